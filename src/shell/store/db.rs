@@ -10,9 +10,14 @@ pub use super::port::{
     BackupRows, ClaimKey, ClientToken, ConsoleSignIn, DbError, LoginKey, LoginRowClaim, NewLogin, SecretDigest,
     SessionRows, StoreHealth, TOKEN_PREFIX_BYTES, TokenAddition,
 };
+#[cfg(any(test, feature = "testing"))]
+use super::postgres;
+use super::postgres::Postgres;
 use super::seal::{KeySource, Seals};
 use super::sqlite::Sqlite;
-pub use super::sqlite::{FILE, back_up, wait_until_closed};
+pub use super::sqlite::{FILE, back_up};
+pub use super::threads::wait_until_closed;
+use crate::config::ClusterSettings;
 use crate::wire::secrets::SealSecrets;
 
 /// The open store of a state directory. Clones share it.
@@ -24,10 +29,15 @@ pub struct Db {
 }
 
 impl Db {
-    /// [`Self::open_with`] a key in the same directory.
+    /// [`Self::open_with`] a key in the same directory. In a test of `PostgreSQL` the store is a
+    /// database of its server that belongs to this directory.
     #[cfg(any(test, feature = "testing"))]
     pub fn open(dir: &Path) -> Result<Self, DbError> {
-        Self::open_with(dir, &KeySource { given: None, make: true })
+        let key = KeySource { given: None, make: true };
+        match postgres::testing::settings_for(dir) {
+            Some(settings) => Self::open_cluster(dir, &key, &settings),
+            None => Self::open_with(dir, &key),
+        }
     }
 
     /// Opens the store of this directory, and makes it if it is missing. Some values in it are
@@ -39,6 +49,17 @@ impl Db {
     pub fn open_with(dir: &Path, key: &KeySource) -> Result<Self, DbError> {
         let seals = Seals::of(dir, key).map_err(DbError::Key)?;
         let store = Arc::new(Sqlite::open(dir.join(FILE), seals.clone())?);
+        Ok(Self { dir: Arc::from(dir), seals, store })
+    }
+
+    /// Opens the store of a cluster. Some values in it are sealed with `key`, which all replicas
+    /// have. Waits for a database that is away as long as the settings say. Blocks.
+    ///
+    /// # Errors
+    /// A sentence with the way out.
+    pub fn open_cluster(dir: &Path, key: &KeySource, settings: &ClusterSettings) -> Result<Self, DbError> {
+        let seals = Seals::of(dir, key).map_err(DbError::Key)?;
+        let store = Arc::new(Postgres::open(settings, seals.clone())?);
         Ok(Self { dir: Arc::from(dir), seals, store })
     }
 

@@ -13,8 +13,8 @@ use data_encoding::BASE64URL_NOPAD;
 use crate::base::clock;
 use crate::catalog::inventory::Inventory;
 use crate::catalog::name::{canonical_name, canonical_uri};
-use crate::config::UpstreamSettings;
 use crate::config::source::guard;
+use crate::config::{ClusterSettings, UpstreamSettings};
 use crate::engine::handshake::EraHint;
 use crate::mcp::method::ItemList;
 use crate::mcp::version::{Era, Revision};
@@ -48,6 +48,8 @@ pub const TOKEN_FILE: &str = "token";
 pub struct StateDir {
     dir: PathBuf,
     key: KeySource,
+    /// The cluster whose store is used in place of the directory's database.
+    cluster: Option<ClusterSettings>,
 }
 
 /// The kept catalog of an upstream from an earlier run.
@@ -73,7 +75,13 @@ impl StateDir {
             .map_err(|error| told(format!("cannot be made: {error}")))?;
         // Symbolic links on the path are allowed: systemd's DynamicUser= makes them.
         guard::check_directory(&dir, false).map_err(told)?;
-        Ok(Self { dir, key })
+        Ok(Self { dir, key, cluster: None })
+    }
+
+    /// Uses the store of a cluster, if there is one, in place of the directory's database.
+    #[must_use]
+    pub fn in_cluster(self, cluster: Option<ClusterSettings>) -> Self {
+        Self { cluster, ..self }
     }
 
     pub fn dir(&self) -> &Path {
@@ -81,7 +89,7 @@ impl StateDir {
     }
 
     pub fn has_db(&self) -> bool {
-        Db::is_in(&self.dir)
+        self.cluster.is_some() || Db::is_in(&self.dir)
     }
 
     /// Returns the size of the database files and the time of their last write. Blocks.
@@ -89,13 +97,16 @@ impl StateDir {
         disk_use::measure(Db::files_in(&self.dir))
     }
 
-    /// Opens the database of this directory. Each call opens a new connection; a process needs one.
-    /// Blocks.
+    /// Opens the database of this directory, or the store of the cluster. Each call opens a new
+    /// connection; a process needs one. Blocks.
     ///
     /// # Errors
     /// A sentence with the file and the way out.
     pub fn db(&self) -> Result<Db, DbError> {
-        Db::open_with(&self.dir, &self.key)
+        match &self.cluster {
+            Some(cluster) => Db::open_cluster(&self.dir, &self.key, cluster),
+            None => Db::open_with(&self.dir, &self.key),
+        }
     }
 
     /// Locks the directory against other daemons until the returned value is dropped. Waits a few

@@ -6,7 +6,7 @@
 //! - *atomic*: all of it or nothing, and what it decides by reading is true when it writes, over
 //!   all processes;
 //! - *durable*: its outcome is told once it is on the disk, and an error says that nothing was
-//!   written;
+//!   written, or, if the answer of a server was lost, that it may have been;
 //! - *in order*: those of one process happen one after the other as they were begun, and their
 //!   replies are called in that order, so that memory follows the order of the disk.
 //!
@@ -41,12 +41,12 @@ pub use self::approvals::{
 pub use self::audit::{AuditHead, AuditOperations};
 pub use self::client_tokens::{ClientToken, ClientTokenOperations, TOKEN_PREFIX_BYTES, TokenAddition};
 pub use self::error::DbError;
-pub use self::health::StoreHealth;
+pub use self::health::{StoreHealth, wait_for_change};
 pub use self::limits::LimitOperations;
 pub use self::logins::{ClaimKey, KeptLogin, LoginKey, LoginOperations, LoginRowClaim, NewLogin};
 pub use self::operation::{DbOperation, DbReply};
 pub use self::pins::{PinOperations, PinStepResult, PinStepResults, PinTable};
-pub use self::restored::{BackupRows, RestoreMark, RestoreOperations};
+pub use self::restored::{BackupRows, ReplacementOperations, RestoreMark, RestoreOperations};
 pub use self::sessions::{SessionOperations, SessionRows};
 pub use self::sign_ins::{ConsoleSignIn, SecretDigest, SignInOperations};
 pub use self::states::StateOperations;
@@ -61,6 +61,7 @@ pub trait StoreEngine:
     + LoginOperations
     + PinOperations
     + OpenApprovalOperations
+    + ReplacementOperations
     + RestoreOperations
     + SessionOperations
     + SignInOperations

@@ -17,9 +17,9 @@ use rusqlite::Connection;
 
 use super::port::{DbError, DbOperation, StoreEngine, StoreHealth};
 use super::seal::Seals;
+use super::threads;
 
 mod backup;
-mod closing;
 mod error;
 mod job;
 mod open;
@@ -29,7 +29,6 @@ mod thread;
 
 pub use self::backup::back_up;
 
-use self::closing::RunningThreads;
 use self::job::{DbJob, QueuedOperation, Transaction};
 use self::thread::DbThread;
 
@@ -37,14 +36,6 @@ use self::thread::DbThread;
 const QUEUE: usize = 4096;
 /// Name of the database's file in the state directory.
 pub const FILE: &str = "headend.db";
-/// The threads of the databases of this process.
-static THREADS: RunningThreads = RunningThreads::new();
-
-/// Waits until all databases of this process are closed, no longer than `most`. For the end of the
-/// process, once all their clones are dropped. Blocks.
-pub fn wait_until_closed(most: Duration) {
-    THREADS.wait(most);
-}
 
 /// The open database. Its thread ends when this is dropped.
 #[derive(Debug)]
@@ -81,7 +72,7 @@ impl Sqlite {
             let unthreaded = Some(thread::InlineDb::new(work, inbox));
             return Ok(Self { path, seals, jobs, health, unthreaded });
         }
-        let run = THREADS.begin();
+        let run = threads::begin();
         #[cfg(any(test, feature = "testing"))]
         let process = crate::base::clock::played::TestProcess::current();
         let started = std::thread::Builder::new().name("db".to_owned()).spawn(move || {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::unlisted::log_unlisted;
 use super::{Approvals, ApprovalsState};
 use crate::config::OperatorAccess;
+use crate::engine::failure::FailureReason;
 use crate::store::port::{DAEMON, SettingOwner};
 
 impl Approvals {
@@ -21,6 +22,16 @@ impl Approvals {
             });
         }
         self.write_operator();
+    }
+
+    /// Returns the reason of a refusal because the store takes no writes.
+    pub fn store_failure(&self) -> FailureReason {
+        self.store_health().map_or(FailureReason::Unrecorded, |health| health.failure_reason())
+    }
+
+    /// Returns whether stored grants may be relied on.
+    pub fn is_confirmed(&self) -> bool {
+        self.store_health().is_none_or(|health| health.is_confirmed())
     }
 
     /// Stores the current setting in the background.
