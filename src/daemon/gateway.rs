@@ -285,7 +285,7 @@ impl RunningGateway {
         approvals.set_places(find_protected_folders(source.path.as_deref(), &source.files.lock(), state));
         let supervised = supervisor::start(config, parts).map_err(GatewayStartError::Config)?;
         if let Some(review) = restore_review.clone().filter(|_| is_daemon) {
-            supervised.tasks.spawn("restored", review.record(audit.clone()));
+            supervised.tasks.spawn("restored", review.run(audit.clone(), supervised.stop.clone()));
         }
         supervised.tasks.spawn("approvals", approvals.clone().run(supervised.stop.clone()));
         let approvals = Arc::new(approvals);

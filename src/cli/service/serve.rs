@@ -8,7 +8,7 @@ use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::exit::{CONFIG, OK, SOFTWARE, TEMPFAIL, USAGE};
+use crate::cli::exit::{CONFIG, OK, SOFTWARE, TEMPFAIL, UNAVAILABLE, USAGE};
 use crate::cli::reach::source;
 use crate::cli::reach::source::CommandConfig;
 use crate::cli::words::options::{CommonOptions, LogFormatOption};
@@ -228,11 +228,13 @@ impl DaemonSignals {
     }
 }
 
-/// Maps the error to an exit code: 78 for a wrong configuration, 75 for a directory or address that
+/// Maps the error to an exit code: 78 for a wrong configuration, 69 for a cluster's store that stays
+/// away, 75 for a directory or address that
 /// may be usable at a later start, 70 for a defect.
 pub(in crate::cli) fn start_failure(error: GatewayStartError) -> CommandFailure {
     let code = match error {
         GatewayStartError::Config(_) => CONFIG,
+        GatewayStartError::State(ref error) if error.is_away() => UNAVAILABLE,
         GatewayStartError::Listen { .. }
         | GatewayStartError::Token { .. }
         | GatewayStartError::Audit(_)
