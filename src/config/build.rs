@@ -8,11 +8,11 @@ use url::Url;
 use crate::policy::LOCAL;
 
 use super::audit::AuditSettings;
-use super::cluster::ClusterSettings;
 use super::consent::ApprovalSettings;
 use super::keys::read_whole;
 use super::limits::Limits;
 use super::listeners::{self, MIN_TOKEN_LENGTH};
+use super::model::cluster::ClusterSettings;
 use super::model::{
     AdminSettings, ClientAuth, Config, LoggingSettings, NamingSettings, SecretSettings, ServerSettings, StdioSettings,
 };
@@ -75,7 +75,7 @@ pub(super) fn config(mut root: ConfigTable<'_>) -> Config {
     let policy = rules::policy(root.source, policy, scopes, &names, &profiles);
     let audit = AuditSettings::read(root.table("audit"));
     let secrets = read_whole(root.table("secrets"), secrets);
-    let cluster = cluster(&mut root, &secrets);
+    let cluster = read_cluster(&mut root, &secrets);
     let log = read_whole(root.table("log"), log);
     if upstreams.is_empty() {
         let way_out = if disabled.is_empty() {
@@ -271,12 +271,12 @@ fn secrets(table: &mut ConfigTable<'_>) -> SecretSettings {
 }
 
 /// Reads `[cluster]`, whose replicas must have one key.
-fn cluster(root: &mut ConfigTable<'_>, secrets: &SecretSettings) -> Option<ClusterSettings> {
+fn read_cluster(root: &mut ConfigTable<'_>, secrets: &SecretSettings) -> Option<ClusterSettings> {
     let table = root.table("cluster")?;
     if secrets.key.is_none() {
         table.problem("needs `key` in [secrets], the same on all replicas; make one with `openssl rand -hex 32`");
     }
-    ClusterSettings::read(table)
+    listeners::cluster::read(table)
 }
 
 fn log(table: &mut ConfigTable<'_>) -> LoggingSettings {

@@ -16,7 +16,6 @@ use crate::mcp::extension::APPS;
 use crate::policy::{ChangePolicy, PolicySpec, UpstreamTrust};
 
 use super::audit::AuditSettings;
-use super::cluster::ClusterSettings;
 use super::consent::ApprovalSettings;
 use super::keys::{keys, read_value, shown_value};
 use super::limits::Limits;
@@ -31,9 +30,11 @@ use crate::values::network::PeerNetwork;
 use crate::values::proxy::ProxySettings;
 use crate::wire::json::raw::RawJson;
 
+pub(crate) mod cluster;
 pub(crate) mod instructions;
 mod profile;
 
+use self::cluster::ClusterSettings;
 use self::profile::pairs;
 pub use self::profile::{FilterSettings, Profile, ShownHints};
 

@@ -8,6 +8,7 @@ use super::*;
 use crate::policy::RuleEffect;
 use crate::source::secret::Secret;
 
+mod cluster;
 mod examples;
 mod folder;
 mod issuers;

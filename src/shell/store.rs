@@ -32,4 +32,3 @@ pub mod sessions;
 pub mod sign_ins;
 mod sqlite;
 pub(crate) mod states;
-mod threads;

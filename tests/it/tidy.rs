@@ -298,9 +298,8 @@ fn a_database_is_named_below_its_own_module_alone() {
 const BELOW_ROOMS: &[(&str, &[&str])] = &[
     ("store::pin_record", &[]),
     ("store::port", &["store::pin_record"]),
-    ("store::threads", &[]),
-    ("store::sqlite", &["store::pin_record", "store::port", "store::seal", "store::threads"]),
-    ("store::postgres", &["store::pin_record", "store::port", "store::seal", "store::threads"]),
+    ("store::sqlite", &["store::pin_record", "store::port", "store::seal"]),
+    ("store::postgres", &["store::pin_record", "store::port", "store::seal"]),
 ];
 
 #[test]

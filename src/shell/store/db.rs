@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::port::StoreEngine;
+pub use super::port::threads::wait_until_closed;
 pub use super::port::{
     BackupRows, ClaimKey, ClientToken, ConsoleSignIn, DbError, LoginKey, LoginRowClaim, NewLogin, SecretDigest,
     SessionRows, StoreHealth, TOKEN_PREFIX_BYTES, TokenAddition,
@@ -16,7 +17,6 @@ use super::postgres::Postgres;
 use super::seal::{KeySource, Seals};
 use super::sqlite::Sqlite;
 pub use super::sqlite::{FILE, back_up};
-pub use super::threads::wait_until_closed;
 use crate::config::ClusterSettings;
 use crate::wire::secrets::SealSecrets;
 

@@ -33,6 +33,7 @@ mod restored;
 mod sessions;
 mod sign_ins;
 mod states;
+pub(super) mod threads;
 
 pub use self::approvals::{
     ApprovalChanges, ApprovalOperations, DAEMON, ForeignAnswer, GrantOperations, OpenApprovalOperations, RevokedGrant,

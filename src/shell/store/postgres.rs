@@ -34,8 +34,8 @@ mod thread;
 use self::bounds::WrittenBounds;
 use self::connect::StoreServer;
 use self::error::failed;
-use self::job::{PostgresJob, QueuedWork, WorkKind};
-use self::session::PostgresSession;
+use self::job::{PostgresJob, QueuedWork};
+use self::session::{PostgresSession, WorkKind};
 
 /// Most operations that wait for the thread; further ones fail at once.
 const QUEUE: usize = 4096;

@@ -15,9 +15,8 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::port::{DbError, DbOperation, StoreEngine, StoreHealth};
+use super::port::{DbError, DbOperation, StoreEngine, StoreHealth, threads};
 use super::seal::Seals;
-use super::threads;
 
 mod backup;
 mod error;

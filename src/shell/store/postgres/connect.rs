@@ -20,9 +20,8 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::bounds::WrittenBounds;
 use super::error::{describe_error, refused, unavailable};
-use super::job::WorkKind;
 use super::schema;
-use super::session::{PostgresSession, column};
+use super::session::{PostgresSession, WorkKind, column};
 use super::tables::replaced;
 use crate::base::clock;
 use crate::config::{ClusterSettings, StoreTls};
@@ -45,7 +44,6 @@ SET lock_timeout = '4s';
 SET idle_in_transaction_session_timeout = '2s';
 SET default_transaction_isolation = 'read committed';
 SET client_min_messages = warning;
-LISTEN headend;
 ";
 
 /// A database's address, with the means to connect to it.
@@ -124,6 +122,7 @@ impl StoreServer {
     async fn prepare(&self, session: &PostgresSession) -> Result<(), DbError> {
         session.batch(SETTINGS).await?;
         check(session).await?;
+        session.batch("LISTEN headend").await?;
         schema::migrate(session).await?;
         let system = replaced::system(session).await?;
         let is_other = self.last.lock().as_ref().is_some_and(|last| *last != system);

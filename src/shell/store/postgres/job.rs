@@ -3,17 +3,8 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use super::session::PostgresSession;
+use super::session::{PostgresSession, WorkKind};
 use crate::store::port::{DbError, DbReply};
-
-/// The effect of an operation on the database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WorkKind {
-    Read,
-    Write,
-    /// Writes, and tells the other replicas.
-    Announced,
-}
 
 /// The run of an operation; it stays on the store's thread.
 pub(super) type RunningWork<'r> = Pin<Box<dyn Future<Output = Result<(), DbError>> + 'r>>;

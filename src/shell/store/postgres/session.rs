@@ -8,7 +8,6 @@ use tokio_postgres::types::{FromSql, ToSql, Type};
 use tokio_postgres::{Client, Row};
 
 use super::error::{describe_error, failed};
-use super::job::WorkKind;
 use crate::store::port::DbError;
 
 /// Longest time for the answer to one message.
@@ -17,6 +16,15 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// Begins a transaction that writes. The lock makes transactions of all replicas follow each other;
 /// each later statement sees all that was committed before. The number stands for this use.
 const BEGIN: &str = "BEGIN; SELECT pg_advisory_xact_lock(4926140131)";
+
+/// The effect of an operation on the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WorkKind {
+    Read,
+    Write,
+    /// Writes, and tells the other replicas.
+    Announced,
+}
 
 /// A session with the database.
 pub(super) struct PostgresSession {

@@ -12,12 +12,11 @@ use tokio::time::MissedTickBehavior;
 
 use super::connect::{StoreLink, StoreServer};
 use super::error::{failed, unavailable};
-use super::job::{PostgresJob, WorkKind};
-use super::session::PostgresSession;
+use super::job::PostgresJob;
+use super::session::{PostgresSession, WorkKind};
 use super::tables::meta;
 use crate::base::clock;
-use crate::store::port::{DbError, StoreHealth};
-use crate::store::threads;
+use crate::store::port::{DbError, StoreHealth, threads};
 
 /// The first and the longest pause before the next attempt to connect.
 const FIRST: Duration = Duration::from_millis(250);

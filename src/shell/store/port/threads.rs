@@ -18,7 +18,7 @@ pub fn wait_until_closed(most: Duration) {
 }
 
 /// Counts one more thread of a database until the returned value is dropped.
-pub(super) fn begin() -> ThreadCount<'static> {
+pub(in crate::store) fn begin() -> ThreadCount<'static> {
     THREADS.begin()
 }
 
@@ -30,7 +30,7 @@ struct RunningThreads {
 }
 
 /// Counts one thread until it is dropped.
-pub(super) struct ThreadCount<'r>(&'r RunningThreads);
+pub(in crate::store) struct ThreadCount<'r>(&'r RunningThreads);
 
 impl RunningThreads {
     const fn new() -> Self {
