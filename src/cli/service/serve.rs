@@ -124,7 +124,7 @@ async fn serve(
     // The system releases the lock when the process ends. It must outlive this function, since a
     // thread may still write to the state directory.
     Box::leak(Box::new(lock));
-    let (gateway, addresses) = open(common, loaded, store).await?;
+    let (gateway, addresses) = Box::pin(open(common, loaded, store)).await?;
     let endpoints = addresses.endpoints.clone();
     // If stdout is a pipe without a reader, the write blocks; the daemon must still be able to end.
     let announced = tokio::task::spawn_blocking(move || announce(&addresses, embedded, wants_token));
@@ -197,7 +197,7 @@ pub(crate) async fn open_on_stage(
     let loaded = source::load(&common, &[]).map_err(told)?;
     warn(&loaded, false);
     let store = source::open_store(&loaded.config).map_err(told)?;
-    open(&common, loaded, store).await.map_err(told)
+    Box::pin(open(&common, loaded, store)).await.map_err(told)
 }
 
 /// The signals that the daemon handles.
