@@ -2,11 +2,14 @@
 //! shuts everything down in order.
 
 pub(crate) mod access;
+pub(crate) mod activation;
 pub(crate) mod admin;
 pub(crate) mod client_access;
 pub(crate) mod doors;
 pub(crate) mod file_watch;
 pub(crate) mod gateway;
+pub(crate) mod handover;
+pub(crate) mod inherited;
 pub(crate) mod listen;
 pub(crate) mod live;
 pub(crate) mod own_places;

@@ -7,3 +7,4 @@ pub(super) mod reload;
 pub(super) mod restart;
 pub(crate) mod serve;
 pub(super) mod stdio;
+mod take_over;

@@ -253,21 +253,27 @@ fn admin(table: &mut ConfigTable<'_>) -> AdminSettings {
 }
 
 fn secrets(table: &mut ConfigTable<'_>) -> SecretSettings {
-    let mut key = None;
-    if let Some(node) = table.take("key")
-        && let Some(found) = secret::read(&node)
-    {
-        if found.secret.expose().len() < MIN_KEY_LENGTH {
-            node.problem(format!(
-                "a key of fewer than {MIN_KEY_LENGTH} characters can be guessed; make one with `openssl rand -hex 32`"
-            ));
-        }
-        if found.literal {
-            secret::warn_of_literal(&node);
-        }
-        key = Some(found.secret);
+    let key = table.take("key").and_then(|node| seal_key(&node));
+    let previous = table.take("previous-key");
+    let previous_key = previous.as_ref().and_then(seal_key);
+    if let Some(node) = previous.filter(|_| previous_key.is_some() && previous_key == key) {
+        node.problem("is the same key as `key`; write the key that `key` had before, or remove this line");
     }
-    SecretSettings { key }
+    SecretSettings { key, previous_key }
+}
+
+/// Reads a key of sealed values.
+fn seal_key(node: &ConfigNode<'_>) -> Option<Secret> {
+    let found = secret::read(node)?;
+    if found.secret.expose().len() < MIN_KEY_LENGTH {
+        node.problem(format!(
+            "a key of fewer than {MIN_KEY_LENGTH} characters can be guessed; make one with `openssl rand -hex 32`"
+        ));
+    }
+    if found.literal {
+        secret::warn_of_literal(node);
+    }
+    Some(found.secret)
 }
 
 /// Reads `[cluster]`, whose replicas must have one key.

@@ -81,9 +81,12 @@ pub struct Config {
 
 /// The `[secrets]` table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct SecretSettings {
     /// The key that seals values in the store; `None` for the key file of the state directory.
     pub key: Option<Secret>,
+    /// The key of before, which only opens values; `None` if there is none.
+    pub previous_key: Option<Secret>,
 }
 
 /// The `[metrics]` table.

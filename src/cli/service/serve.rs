@@ -1,28 +1,36 @@
 //! The command `headend serve`: runs the daemon.
 
-use std::io::{ErrorKind, IsTerminal as _};
+use std::io::{self, ErrorKind, IsTerminal as _};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use tokio::net::UnixListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::exit::{CONFIG, OK, SOFTWARE, TEMPFAIL, UNAVAILABLE, USAGE};
 use crate::cli::reach::source;
 use crate::cli::reach::source::CommandConfig;
+use crate::cli::service::take_over;
 use crate::cli::words::options::{CommonOptions, LogFormatOption};
 use crate::cli::words::output::{CommandFailure, print};
 use crate::config;
 use crate::config::ClientAuth;
 use crate::config::source::guard;
 use crate::daemon::access::SocketUsers;
+use crate::daemon::activation::ActivatedSockets;
 use crate::daemon::admin;
 use crate::daemon::doors::GatewayAddresses;
 use crate::daemon::file_watch::FileWatch;
 use crate::daemon::gateway::{GatewayStartError, MAIN, RunningGateway, SettingOwner, StopTimes, now, or_never};
+use crate::daemon::handover::PriorDaemon;
+use crate::daemon::inherited::InheritedSockets;
+use crate::daemon::listen::addresses_of;
 use crate::daemon::systemd;
-use crate::operator::alone::StateDir;
+use crate::operator::alone::{StateDir, StateLock};
 use crate::telemetry::logs;
 
 #[derive(Clone, Debug, Default, Args)]
@@ -30,6 +38,9 @@ pub(in crate::cli) struct ServeArgs {
     /// Add an upstream without a file: a URL, or a command line. May be repeated.
     #[arg(long = "upstream", value_name = "NAME=TARGET")]
     upstreams: Vec<String>,
+    /// Take over from the running daemon, which keeps serving until this one does
+    #[arg(long)]
+    take_over: bool,
 }
 
 /// Keeps this process's memory, which contains tokens, out of core files and away from other
@@ -45,10 +56,12 @@ pub(in crate::cli) fn close_memory() {
 
 pub(in crate::cli) fn run(common: &CommonOptions, args: &ServeArgs) -> Result<u8, CommandFailure> {
     let begun = now();
+    // First: no thread may run while the environment changes.
+    let activated = ActivatedSockets::take();
     close_memory();
     let loaded = source::load(common, &args.upstreams)?;
     let _guard = start_logs(common, &loaded.config.log)?;
-    block_on(StopTimes::DAEMON, serve(common, loaded, !args.upstreams.is_empty(), begun))
+    block_on(StopTimes::DAEMON, serve(common, loaded, args, activated, begun))
 }
 
 /// Starts logging. The command line and the environment take precedence over the configuration.
@@ -73,10 +86,10 @@ pub(in crate::cli) fn start_logs(
 ///
 /// # Errors
 /// As the command; 70 if the system refuses threads.
-pub(in crate::cli) fn block_on(
+pub(in crate::cli) fn block_on<T>(
     times: StopTimes,
-    command: impl Future<Output = Result<u8, CommandFailure>>,
-) -> Result<u8, CommandFailure> {
+    command: impl Future<Output = Result<T, CommandFailure>>,
+) -> Result<T, CommandFailure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -106,31 +119,51 @@ pub(in crate::cli) fn warn(loaded: &CommandConfig, inline: bool) {
 async fn serve(
     common: &CommonOptions,
     loaded: CommandConfig,
-    inline: bool,
+    args: &ServeArgs,
+    activated: ActivatedSockets,
     begun: Instant,
 ) -> Result<u8, CommandFailure> {
     // First: until now a signal, SIGHUP too, ends the process without a shutdown.
     let mut signals = DaemonSignals::watch()?;
-    warn(&loaded, inline);
+    warn(&loaded, !args.upstreams.is_empty());
     let embedded = loaded.embedded;
     let server = &loaded.config.server;
     let wants_token =
         matches!(server.auth, ClientAuth::Token { .. }) && server.jwt.as_ref().is_none_or(|jwt| jwt.with_tokens);
+    if args.take_over && loaded.config.cluster.is_some() {
+        return Err(CommandFailure::new(
+            CONFIG,
+            "--take-over is not for replicas of a [cluster]; restart one replica after the other without it",
+        ));
+    }
     let store = source::open_store(&loaded.config)?;
-    let lock = tokio::select! {
-        lock = store.lock() => lock.map_err(|error| CommandFailure::new(TEMPFAIL, error))?,
-        () = signals.end() => return Ok(OK),
+    let predecessor = if args.take_over { take_over::find(common, &loaded.config, &store)? } else { None };
+    let (gateway, addresses) = if let Some(daemon) = predecessor {
+        tokio::select! {
+            opened = take_over::open(common, loaded, store, daemon) => opened?,
+            // Nothing has been started yet, and the daemon goes on.
+            () = signals.end() => return Ok(OK),
+        }
+    } else {
+        let lock = tokio::select! {
+            lock = store.lock() => lock.map_err(|error| CommandFailure::new(TEMPFAIL, error))?,
+            () = signals.end() => return Ok(OK),
+        };
+        let admin = source::own_socket(common, &loaded.config.admin);
+        let mut sockets = activated.assign(&addresses_of(&loaded.config), admin.as_deref());
+        let (gateway, addresses) = Box::pin(open(common, loaded, store, &mut sockets)).await?;
+        hold(&gateway, lock);
+        (gateway, addresses)
     };
-    // The system releases the lock when the process ends. It must outlive this function, since a
-    // thread may still write to the state directory.
-    Box::leak(Box::new(lock));
-    let (gateway, addresses) = Box::pin(open(common, loaded, store)).await?;
     let endpoints = addresses.endpoints.clone();
     // If stdout is a pipe without a reader, the write blocks; the daemon must still be able to end.
     let announced = tokio::task::spawn_blocking(move || announce(&addresses, embedded, wants_token));
     tokio::select! {
         announced = announced => {
             announced.map_err(|error| CommandFailure::new(SOFTWARE, format!("stdout: {error}")))??;
+            if args.take_over {
+                systemd::notify_own_process();
+            }
             systemd::notify_ready();
             gateway.service.metrics.started(now().duration_since(begun));
             tracing::info!(?endpoints, "serving");
@@ -142,46 +175,118 @@ async fn serve(
     Ok(OK)
 }
 
+/// Holds the lock of the state directory until the process ends. The lock must outlive the gateway,
+/// since a thread may still write to the state directory.
+pub(super) fn hold(gateway: &RunningGateway, lock: StateLock) {
+    gateway.handover.lock.get_or_init(|| Box::leak(Box::new(lock)));
+}
+
 /// Builds the gateway on a state directory whose lock is held, and opens its listeners and the
-/// admin socket.
+/// admin socket, except the `inherited` ones.
 ///
 /// # Errors
-/// 70, 75 or 78, see [`start_failure`].
+/// As [`BoundDaemon::bind`].
 async fn open(
     common: &CommonOptions,
     loaded: CommandConfig,
     store: StateDir,
+    inherited: &mut InheritedSockets,
 ) -> Result<(Arc<RunningGateway>, GatewayAddresses), CommandFailure> {
-    let socket = source::own_socket(common, &loaded.config.admin);
-    let host_command = source::host_command(common, &loaded.config.admin, loaded.source.path.as_deref());
-    let access = SocketUsers::of(&loaded.config.admin).map_err(|why| CommandFailure::new(CONFIG, why))?;
-    // The store is used even if upstreams of the command line keep nothing in it, since the token
-    // must survive a restart.
-    let config = loaded.config;
-    let gateway =
-        RunningGateway::build(config, loaded.source, Some(store), MAIN, StopTimes::DAEMON).map_err(start_failure)?;
-    let gateway = Arc::new(gateway);
-    gateway.service.host_command.get_or_init(|| host_command);
-    gateway.service.approvals.keep_operator(SettingOwner::Daemon);
-    let addresses = gateway.listen().await.map_err(start_failure)?;
-    if let Some(path) = socket {
-        match admin::bind(&path, &access).await {
-            Ok(listener) => {
-                let serving = admin::serve(Arc::clone(&gateway), listener, path, access);
-                gateway.service.tasks.spawn("admin socket", serving);
+    let daemon = BoundDaemon::bind(common, loaded, store, None, inherited).await?;
+    daemon.gateway.service.approvals.end_approvals_of_earlier_daemons();
+    Ok(daemon.serve_admin_socket())
+}
+
+/// A daemon whose sockets are bound, and which does not serve the admin socket yet.
+pub(super) struct BoundDaemon {
+    pub(super) gateway: Arc<RunningGateway>,
+    addresses: GatewayAddresses,
+    /// The path of the admin socket with its users, and the socket or why it cannot be bound now.
+    admin: Option<(PathBuf, SocketUsers, io::Result<UnixListener>)>,
+    /// True if the admin socket is an inherited one.
+    pub(super) has_inherited: bool,
+}
+
+impl BoundDaemon {
+    /// Builds the gateway on a state directory, and binds its sockets, except the `inherited` ones.
+    /// With a `prior` daemon nothing is served or started before that one has ended to serve.
+    ///
+    /// # Errors
+    /// 70, 75 or 78, see [`start_failure`].
+    pub(super) async fn bind(
+        common: &CommonOptions,
+        loaded: CommandConfig,
+        store: StateDir,
+        prior: Option<PriorDaemon>,
+        inherited: &mut InheritedSockets,
+    ) -> Result<Self, CommandFailure> {
+        let socket = source::own_socket(common, &loaded.config.admin);
+        let host_command = source::host_command(common, &loaded.config.admin, loaded.source.path.as_deref());
+        let access = SocketUsers::of(&loaded.config.admin).map_err(|why| CommandFailure::new(CONFIG, why))?;
+        // The store is used even if upstreams of the command line keep nothing in it, since the
+        // token must survive a restart.
+        let (config, source) = (loaded.config, loaded.source);
+        let begun = prior.as_ref().map_or_else(fired, |prior| prior.begun.clone());
+        let gateway = match prior {
+            Some(prior) => RunningGateway::build_after(prior, config, source, store, StopTimes::DAEMON),
+            None => RunningGateway::build(config, source, Some(store), MAIN, StopTimes::DAEMON),
+        };
+        let gateway = Arc::new(gateway.map_err(start_failure)?);
+        gateway.service.host_command.get_or_init(|| host_command);
+        gateway.service.approvals.keep_operator(SettingOwner::Daemon);
+        let addresses = gateway.listen(inherited, &begun).await.map_err(start_failure)?;
+        let Some(path) = socket else { return Ok(Self { gateway, addresses, admin: None, has_inherited: false }) };
+        let taken = inherited.take_admin(&path).and_then(|taken| {
+            match taken.as_ref().map(|_| access.open(&path)) {
+                Some(Err(error)) if inherited.is_admin_kept => {
+                    tracing::warn!(error = %error, path = %path.display(), "the admin socket has the mode of its unit");
+                }
+                Some(opened) => opened?,
+                None => {}
             }
-            Err(error) if admin::is_retryable(&error) => {
-                let serving = admin::serve_later(Arc::clone(&gateway), path, access, error);
-                gateway.service.tasks.spawn("admin socket", serving);
-            }
-            Err(error) => {
-                // No system accepts this path, so the configuration is wrong.
-                let code = if error.kind() == ErrorKind::InvalidInput { CONFIG } else { TEMPFAIL };
-                return Err(CommandFailure::new(code, format!("admin socket {}: {error}", path.display())));
-            }
+            Ok(taken)
+        });
+        gateway
+            .handover
+            .is_socket_kept
+            .store(inherited.is_admin_kept && matches!(taken, Ok(Some(_))), Ordering::Relaxed);
+        let (bound, has_inherited) = match taken {
+            Ok(None) => (admin::bind(&path, &access).await, false),
+            Ok(Some(listener)) => (Ok(listener), true),
+            Err(error) => (Err(error), false),
+        };
+        if let Err(error) = &bound
+            && !admin::is_retryable(error)
+        {
+            // No system accepts an invalid path, so the configuration is wrong.
+            let code = if error.kind() == ErrorKind::InvalidInput { CONFIG } else { TEMPFAIL };
+            return Err(CommandFailure::new(code, format!("admin socket {}: {error}", path.display())));
         }
+        Ok(Self { gateway, addresses, admin: Some((path, access, bound)), has_inherited })
     }
-    Ok((gateway, addresses))
+
+    /// Serves the admin socket, at once or as soon as it can be bound.
+    pub(super) fn serve_admin_socket(self) -> (Arc<RunningGateway>, GatewayAddresses) {
+        let Self { gateway, addresses, admin, .. } = self;
+        let tasks = &gateway.service.tasks;
+        match admin {
+            Some((path, access, Ok(listener))) => {
+                tasks.spawn("admin socket", admin::serve(Arc::clone(&gateway), listener, path, access));
+            }
+            Some((path, access, Err(error))) => {
+                tasks.spawn("admin socket", admin::serve_later(Arc::clone(&gateway), path, access, error));
+            }
+            None => {}
+        }
+        (gateway, addresses)
+    }
+}
+
+/// Returns a token that has fired.
+fn fired() -> CancellationToken {
+    let token = CancellationToken::new();
+    token.cancel();
+    token
 }
 
 /// Opens a daemon as `serve` does, on the stage of a test, with the configuration file `file`.
@@ -197,7 +302,8 @@ pub(crate) async fn open_on_stage(
     let loaded = source::load(&common, &[]).map_err(told)?;
     warn(&loaded, false);
     let store = source::open_store(&loaded.config).map_err(told)?;
-    Box::pin(open(&common, loaded, store)).await.map_err(told)
+    let opened = Box::pin(open(&common, loaded, store, &mut InheritedSockets::default())).await;
+    opened.map_err(told)
 }
 
 /// The signals that the daemon handles.
@@ -222,6 +328,15 @@ impl DaemonSignals {
     /// Waits for SIGTERM or SIGINT.
     pub(in crate::cli) async fn end(&mut self) {
         tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    /// Waits for any of the signals. At a command, SIGHUP is the end of its terminal.
+    pub(in crate::cli) async fn any(&mut self) {
+        tokio::select! {
+            _ = self.hangup.recv() => {}
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
@@ -255,7 +370,7 @@ fn announce(addresses: &GatewayAddresses, embedded: bool, wants_token: bool) -> 
     if embedded {
         text.push_str("no configuration found: serving the built-in demo servers time, notes and lab\n");
     }
-    let terminal = std::io::stdout().is_terminal();
+    let terminal = io::stdout().is_terminal();
     let token_file = addresses.token_file.as_ref().filter(|_| wants_token);
     if let (Some(path), true) = (token_file, terminal)
         && let Ok(token) = guard::read_regular(path, guard::MAX_KEY)
@@ -289,7 +404,8 @@ fn curl(endpoint: &str, authorization: &str, method: &str, name: Option<&str>, p
     )
 }
 
-/// Handles SIGHUP and file changes by a reload, until SIGTERM or SIGINT arrives.
+/// Handles SIGHUP and file changes by a reload, until SIGTERM or SIGINT arrives, or another process
+/// has taken over.
 async fn until_stopped(gateway: &Arc<RunningGateway>, signals: &mut DaemonSignals) {
     let mut watch = gateway.source.path.is_some().then(FileWatch::default);
     loop {
@@ -308,6 +424,7 @@ async fn until_stopped(gateway: &Arc<RunningGateway>, signals: &mut DaemonSignal
             }
             _ = signals.terminate.recv() => return,
             _ = signals.interrupt.recv() => return,
+            () = gateway.handover.given.cancelled() => return,
         }
     }
 }

@@ -138,6 +138,12 @@ fn the_server_is_checked() {
             "t:3: server.auth.tokens.b: a token of fewer than 16 characters can be guessed; make one with `openssl",
         ),
         ("a short key", "[secrets]\nkey={file=\"/k\"}\n", "t:2: secrets.key: a key of fewer than 32 characters"),
+        ("a short old key", "[secrets]\nprevious-key={file=\"/k\"}\n", "previous-key: a key of fewer than 32"),
+        (
+            "one key twice",
+            "[secrets]\nkey=\"0123456789abcdef0123456789abcdef\"\nprevious-key=\"0123456789abcdef0123456789abcdef\"\n",
+            "t:3: secrets.previous-key: is the same key as `key`",
+        ),
         ("a key of two", "[secrets]\nkey={file=\"/k\",env=\"K\"}\n", "exactly one of `env`, `file` and `credential`"),
         ("a number as a token", "[server.auth]\ntokens={a=1}\n", "write a string or where to find it"),
         (
@@ -637,7 +643,13 @@ fn what_is_risky_but_possible_is_warned_of() {
         (
             "unpinned npx",
             "[upstreams.x]\ncommand=[\"npx\",\"-y\",\"@a/foo\"]\n",
-            "`@a/foo` has no version, so what runs can change at any start; write `@a/foo@VERSION`",
+            "`@a/foo` has no exact version, so what runs can change at any start; write `@a/foo@VERSION`",
+        ),
+        ("a range", "[upstreams.x]\ncommand=[\"npx\",\"foo@^1\"]\n", "`foo@^1` has no exact version"),
+        (
+            "an image without a tag",
+            "[upstreams.x]\ncommand=[\"docker\",\"run\",\"-i\",\"mcp/time\"]\n",
+            "the image `mcp/time` has no tag, so what runs can change at any start; write `mcp/time:VERSION` or",
         ),
         ("unpinned uvx", "[upstreams.x]\ncommand=[\"uvx\",\"foo\"]\n", "write `foo==VERSION`"),
         (
@@ -691,7 +703,7 @@ fn what_is_risky_but_possible_is_warned_of() {
         assert!(found.iter().any(|warning| warning.contains(wanted)), "{label}: {wanted:?} is not in {found:?}");
     }
     let quiet = format!(
-        "{BASE}[policy]\ndefault=\"allow\"\n[upstreams.y]\ncommand=[\"npx\",\"-y\",\"@a/foo@1\"]\nenv={{NODE_ENV=\"x\"}}\n[upstreams.z]\ncommand=[\"docker\",\"run\",\"-i\",\"--rm\",\"--init\",\"mcp/time\"]\n"
+        "{BASE}[policy]\ndefault=\"allow\"\n[upstreams.y]\ncommand=[\"npx\",\"-y\",\"@a/foo@1.0.0\"]\nenv={{NODE_ENV=\"x\"}}\n[upstreams.z]\ncommand=[\"docker\",\"run\",\"-i\",\"--rm\",\"--init\",\"mcp/time:1\"]\n"
     );
     assert_eq!(good(&quiet).1, [], "nothing to warn of");
 }

@@ -3,7 +3,7 @@
 //! Takes reports of upstream actors and orders of the operator, and publishes a snapshot after each
 //! change. Slow work (judging, merging, writing lists to disk) runs on blocking threads.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -38,7 +38,9 @@ use crate::upstream::actor;
 use crate::upstream::actor::context::{ActorContext, ActorReport};
 use crate::upstream::login::parts::LoginServices;
 use crate::upstream::net::client::HttpClient;
+use crate::upstream::process::lifeline::Lifeline;
 use crate::upstream::process::mark::OwnerMarks;
+use crate::upstream::process::prior::PriorPrograms;
 use crate::upstream::session::handle::UpstreamHandle;
 use crate::upstream::spawner::{IntakeLimits, Spawner};
 
@@ -82,6 +84,8 @@ pub struct SupervisorServices {
     pub pins: PinRegistry,
     pub times: StopTimes,
     pub marks: OwnerMarks,
+    /// Programs of the daemon before this one.
+    pub prior: PriorPrograms,
     pub role: GatewayRole,
 }
 
@@ -126,6 +130,8 @@ struct Supervisor {
     policy: Arc<Policy>,
     limiter: Arc<Limiter>,
     managed: HashMap<UpstreamName, ManagedUpstream>,
+    /// The pipes that the guards of each upstream hold, also those of replaced upstreams.
+    lifelines: HashMap<UpstreamName, Arc<Lifeline>>,
     parts: SupervisorServices,
     snapshots: Arc<ArcSwap<Snapshot>>,
     generation: watch::Sender<u64>,
@@ -207,6 +213,7 @@ fn build(
         policy,
         limiter,
         managed: HashMap::new(),
+        lifelines: HashMap::new(),
         parts,
         snapshots: Arc::clone(&snapshots),
         generation: generation_in,
@@ -301,10 +308,6 @@ impl Supervisor {
         self.actors.join().await;
     }
 
-    fn inventory_keys(&self) -> HashSet<String> {
-        self.config.upstreams.iter().chain(&self.config.disabled).map(UpstreamSettings::inventory_key).collect()
-    }
-
     /// Adds an upstream with its remembered lists and, in a serving process, starts its actor.
     fn launch(&mut self, spec: UpstreamSettings) -> Result<(), String> {
         let filters = Arc::new(filters(&spec)?);
@@ -329,6 +332,8 @@ impl Supervisor {
             starts: self.starts.clone(),
             times: self.parts.times,
             marks: self.parts.marks.clone(),
+            lifeline: self.lifeline_of(&spec),
+            prior: self.parts.prior.clone(),
             gate: Arc::new(LaunchGate::new(self.parts.pins.clone(), &spec, launch_denial(&self.policy, &spec.name))),
         };
         let serves = self.parts.role == GatewayRole::Serve;

@@ -272,6 +272,19 @@ impl AuditLog {
         found.await.map_err(|_| SearchError::Busy)?.map_err(SearchError::Unreadable)
     }
 
+    /// Continues in the chain of that name, once all records so far are on disk, the head is stored
+    /// and the former chain is released for another process.
+    ///
+    /// # Errors
+    /// The log takes no records, or the other chain cannot be opened; the log stays where it was.
+    pub async fn switch(&self, chain: &str) -> io::Result<()> {
+        let Some(inner) = &self.0 else { return Ok(()) };
+        let (done, switched) = oneshot::channel();
+        let is_sent = inner.queue.send(WriterJob::Switch(chain.to_owned(), done)).await.is_ok();
+        let ended = || Err(io::Error::other(UnrecordedError));
+        if is_sent { switched.await.unwrap_or_else(|_| ended()) } else { ended() }
+    }
+
     /// Waits until all records so far are on disk and the head is stored. The log stays open.
     pub async fn flush(&self) {
         let Some(inner) = &self.0 else { return };

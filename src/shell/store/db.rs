@@ -8,14 +8,13 @@ use std::sync::Arc;
 use super::port::StoreEngine;
 pub use super::port::threads::wait_until_closed;
 pub use super::port::{
-    BackupRows, ClaimKey, ClientToken, ConsoleSignIn, DbError, LoginKey, LoginRowClaim, NewLogin, SecretDigest,
-    SessionRows, StoreHealth, TOKEN_PREFIX_BYTES, TokenAddition,
+    BackupRows, ClaimKey, ClientToken, ConsoleSignIn, DbError, LoginKey, LoginRowClaim, NewLogin, ResealPosition,
+    SecretDigest, SessionRows, StoreHealth, TOKEN_PREFIX_BYTES, TokenAddition,
 };
-#[cfg(any(test, feature = "testing"))]
-use super::postgres;
 use super::postgres::Postgres;
 use super::seal::{KeySource, Seals};
 use super::sqlite::Sqlite;
+use super::{postgres, sqlite};
 pub use super::sqlite::{FILE, back_up};
 use crate::config::ClusterSettings;
 use crate::wire::secrets::SealSecrets;
@@ -33,7 +32,7 @@ impl Db {
     /// database of its server that belongs to this directory.
     #[cfg(any(test, feature = "testing"))]
     pub fn open(dir: &Path) -> Result<Self, DbError> {
-        let key = KeySource { given: None, make: true };
+        let key = KeySource { make: true, ..KeySource::default() };
         match postgres::testing::settings_for(dir) {
             Some(settings) => Self::open_cluster(dir, &key, &settings),
             None => Self::open_with(dir, &key),
@@ -66,7 +65,7 @@ impl Db {
     /// Opens a store in memory that ends with its last clone; its key is in this directory.
     #[cfg(test)]
     pub fn in_memory(dir: &Path) -> Self {
-        let seals = Seals::of(dir, &KeySource { given: None, make: true }).unwrap();
+        let seals = Seals::of(dir, &KeySource { make: true, ..KeySource::default() }).unwrap();
         let store = Arc::new(Sqlite::in_memory(seals.clone()).unwrap());
         Self { dir: Arc::from(dir), seals, store }
     }
@@ -74,6 +73,27 @@ impl Db {
     /// Returns whether this directory has a store. Opening a store makes one.
     pub fn is_in(dir: &Path) -> bool {
         dir.join(FILE).exists()
+    }
+
+    /// Checks that the store of this directory, which another process has open, is of this program's
+    /// version. Changes nothing. Blocks.
+    ///
+    /// # Errors
+    /// A sentence with the file.
+    pub fn check_version(dir: &Path) -> Result<(), DbError> {
+        sqlite::check_version(&dir.join(FILE))
+    }
+
+    /// Counts the sealed values of the store, by the id of their key. Changes nothing, and other
+    /// processes may use the store meanwhile. Must not be called in a runtime. Blocks.
+    ///
+    /// # Errors
+    /// When the store cannot be read, or is not of this program's version.
+    pub fn count_sealed_values(
+        dir: &Path,
+        cluster: Option<&ClusterSettings>,
+    ) -> Result<Vec<(String, u64)>, DbError> {
+        cluster.map_or_else(|| sqlite::count_sealed_values(dir), postgres::count_sealed_values)
     }
 
     /// Returns the paths of the store's files, some of which may be missing.
@@ -89,6 +109,16 @@ impl Db {
     /// Returns whether any value was left out so far because its key is missing.
     pub fn has_lost(&self) -> bool {
         self.seals.has_lost()
+    }
+
+    /// Returns the id of the key that seals; `None` if there is no key.
+    pub fn current_key(&self) -> Option<String> {
+        self.seals.current_id()
+    }
+
+    /// Returns where the keys are that only open.
+    pub fn earlier_keys(&self) -> Vec<&'static str> {
+        self.seals.earlier_origins()
     }
 
     /// Derives secrets for that purpose from the keys of the store and its identity; `None` if

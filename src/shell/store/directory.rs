@@ -25,7 +25,7 @@ use crate::store::disk::lock;
 use crate::store::disk::lock::{LockError, StateLock};
 use crate::store::disk::presence;
 use crate::store::disk::presence::{OtherGateway, Presence};
-use crate::store::seal::KeySource;
+use crate::store::seal::{KeySource, Seals};
 use crate::telemetry::metrics::DiskUse;
 use crate::wire::json::raw::RawJson;
 
@@ -84,6 +84,11 @@ impl StateDir {
         Self { cluster, ..self }
     }
 
+    /// Returns whether the store of a cluster is used in place of the directory's database.
+    pub const fn is_in_cluster(&self) -> bool {
+        self.cluster.is_some()
+    }
+
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -107,6 +112,30 @@ impl StateDir {
             Some(cluster) => Db::open_cluster(&self.dir, &self.key, cluster),
             None => Db::open_with(&self.dir, &self.key),
         }
+    }
+
+    /// Returns a sentence for each key that sealed values of the store need besides the present one:
+    /// a key that is configured but only opens, or one that is not here. Changes nothing; a store
+    /// that cannot be read has no sentence. Blocks.
+    pub fn doubt_keys(&self) -> Vec<String> {
+        if !self.has_db() {
+            return Vec::new();
+        }
+        let Ok(seals) = Seals::of(&self.dir, &KeySource { make: false, ..self.key.clone() }) else { return Vec::new() };
+        let counts = Db::count_sealed_values(&self.dir, self.cluster.as_ref()).unwrap_or_default();
+        let current = seals.current_id();
+        let others = counts.into_iter().filter(|(key, _)| Some(key) != current.as_ref());
+        let places = if self.is_in_cluster() { " on every replica" } else { "" };
+        others.map(|(key, count)| describe_other_key(count, &key, seals.origin_of(&key), places)).collect()
+    }
+
+    /// Checks that the database of this directory, which another process has open, is of this
+    /// program's version. Changes nothing. Blocks.
+    ///
+    /// # Errors
+    /// A sentence with the file.
+    pub fn check_version(&self) -> Result<(), DbError> {
+        Db::check_version(&self.dir)
     }
 
     /// Locks the directory against other daemons until the returned value is dropped. Waits a few
@@ -312,6 +341,26 @@ pub(super) fn list_catalogs(dir: &Path) -> io::Result<Vec<String>> {
 
 fn inventory_file(key: &str) -> String {
     format!("inventory-{key}.json")
+}
+
+/// Describes sealed values of another key than the present one, and says what to do. `origin` is
+/// where the operator keeps that key, and `places` says where the configuration is written.
+fn describe_other_key(count: u64, key: &str, origin: Option<&str>, places: &str) -> String {
+    let values = if count == 1 { "1 value".to_owned() } else { format!("{count} values") };
+    origin.map_or_else(
+        || {
+            format!(
+                "{values} of the store are sealed with the key {key}, which is not here, and count as absent; write that key as \
+                 `previous-key` in [secrets]{places}, restart, and run `headend secrets rekey`"
+            )
+        },
+        |origin| {
+            format!(
+                "{values} of the store still need {origin}; run `headend secrets rekey` with the present key in force{places}, and \
+                 remove it only then"
+            )
+        },
+    )
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ mod view;
 pub use self::apps::SeenApp;
 pub use self::error::PinError;
 pub use self::judge::ListedItems;
-pub use self::launch::{LaunchGate, LaunchProgram, program_of, searched_folders};
+pub use self::launch::{LaunchGate, LaunchProgram, find_program, program_of, searched_folders};
 pub use self::many::{PinDecision, compile_pattern};
 pub use self::news::{PinHook, PinNews};
 pub use self::view::PinView;

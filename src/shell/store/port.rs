@@ -30,6 +30,7 @@ mod logins;
 mod operation;
 mod pins;
 mod restored;
+mod sealed;
 mod sessions;
 mod sign_ins;
 mod states;
@@ -48,6 +49,7 @@ pub use self::logins::{ClaimKey, KeptLogin, LoginKey, LoginOperations, LoginRowC
 pub use self::operation::{DbOperation, DbReply};
 pub use self::pins::{PinOperations, PinStepResult, PinStepResults, PinTable};
 pub use self::restored::{BackupRows, ReplacementOperations, RestoreMark, RestoreOperations};
+pub use self::sealed::{ResealPosition, ResealedPart, SealOperations};
 pub use self::sessions::{SessionOperations, SessionRows};
 pub use self::sign_ins::{ConsoleSignIn, SecretDigest, SignInOperations};
 pub use self::states::StateOperations;
@@ -64,6 +66,7 @@ pub trait StoreEngine:
     + OpenApprovalOperations
     + ReplacementOperations
     + RestoreOperations
+    + SealOperations
     + SessionOperations
     + SignInOperations
     + StateOperations

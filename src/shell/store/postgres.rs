@@ -106,6 +106,18 @@ impl Postgres {
     }
 }
 
+/// Counts the sealed values of the store of a cluster, by the id of their key. Changes nothing.
+/// Blocks.
+///
+/// # Errors
+/// When the store cannot be read, or is not of this program's version.
+pub(super) fn count_sealed_values(settings: &ClusterSettings) -> Result<Vec<(String, u64)>, DbError> {
+    let server = StoreServer::new(settings, Arc::default())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| failed(format!("start its runtime: {error}")))?;
+    runtime.block_on(server.count_sealed_values())
+}
+
 impl StoreEngine for Postgres {
     fn health(&self) -> &Arc<StoreHealth> {
         &self.health

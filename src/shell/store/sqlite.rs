@@ -8,7 +8,7 @@
 //! A disk that takes no writes stops nothing: operations that would write fail, all others go on,
 //! and the thread tries again until it takes them (`sqlite/thread`, `sqlite/open`).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::time::Duration;
@@ -35,6 +35,26 @@ use self::thread::DbThread;
 const QUEUE: usize = 4096;
 /// Name of the database's file in the state directory.
 pub const FILE: &str = "headend.db";
+
+/// Checks that a file that another process has open is of this program's version. Changes nothing.
+/// Blocks.
+///
+/// # Errors
+/// A sentence with the file.
+pub(super) fn check_version(path: &Path) -> Result<(), DbError> {
+    open::source(path).map(drop)
+}
+
+/// Counts the sealed values of the store in a directory, by the id of their key. Changes nothing, and
+/// other processes may use the store meanwhile. Blocks.
+///
+/// # Errors
+/// When the store cannot be read, or is not of this program's version.
+pub(super) fn count_sealed_values(dir: &Path) -> Result<Vec<(String, u64)>, DbError> {
+    let path = dir.join(FILE);
+    let connection = open::open_to_look(&path)?;
+    tables::sealed::count_by_key(&connection).map_err(|error| error::describe_error(&path, &error))
+}
 
 /// The open database. Its thread ends when this is dropped.
 #[derive(Debug)]

@@ -128,6 +128,7 @@ impl Approvals {
         loop {
             let pause = match (&self.inner.db, self.inner.lock().waiting.is_empty()) {
                 (_, false) => SOON,
+                (Some(_), true) if self.inner.has_predecessor.load(Ordering::Relaxed) => SOON,
                 (Some(_), true) => LATER,
                 (None, true) => SETTLE,
             };
@@ -156,7 +157,7 @@ impl Approvals {
     }
 
     /// Reads and applies the changes that other processes made in the database.
-    pub(super) async fn follow(&self) {
+    pub async fn follow(&self) {
         let Some(db) = &self.inner.db else { return };
         self.end_undone(db);
         let inner = Arc::clone(&self.inner);
@@ -201,6 +202,7 @@ impl Approvals {
             _ if self.operator() == OperatorAccess::None => {
                 "this gateway takes answers on its console's page alone".to_owned()
             }
+            Some((id, ..)) if self.inner.lock().passed.contains(&id) => return,
             Some((id, shown, wish)) => {
                 let answer = wish.answer(self.wall());
                 let closed = match shown {

@@ -22,7 +22,7 @@ use super::bounds::WrittenBounds;
 use super::error::{describe_error, refused, unavailable};
 use super::schema;
 use super::session::{PostgresSession, WorkKind, column};
-use super::tables::replaced;
+use super::tables::{replaced, sealed};
 use crate::base::clock;
 use crate::config::{ClusterSettings, StoreTls};
 use crate::store::port::{DbError, StoreHealth};
@@ -45,6 +45,9 @@ SET idle_in_transaction_session_timeout = '2s';
 SET default_transaction_isolation = 'read committed';
 SET client_min_messages = warning;
 ";
+
+/// Longest time for a look at a database that nothing depends on.
+const GLANCE: Duration = Duration::from_secs(3);
 
 /// A database's address, with the means to connect to it.
 pub(super) struct StoreServer {
@@ -99,7 +102,33 @@ impl StoreServer {
         connected.unwrap_or_else(|_| Err(DbError::Unavailable { why: "it does not answer".to_owned() }))
     }
 
+    /// Counts the sealed values of each key, by the key's id. Changes nothing, and waits for no
+    /// database that is away.
+    ///
+    /// # Errors
+    /// When the database cannot be read, or has not the tables of this program.
+    pub(super) async fn count_sealed_values(&self) -> Result<Vec<(String, u64)>, DbError> {
+        let health = StoreHealth::default();
+        let counted = tokio::time::timeout(GLANCE, async {
+            let mut link = self.dial().await?;
+            let count = async |session: &PostgresSession| {
+                session.batch(SETTINGS).await?;
+                schema::check(session).await?;
+                sealed::count_by_key(session).await
+            };
+            link.drive(&health, count).await?
+        });
+        counted.await.unwrap_or_else(|_| Err(DbError::Unavailable { why: "it does not answer".to_owned() }))
+    }
+
     async fn open(&self, health: &StoreHealth) -> Result<StoreLink, DbError> {
+        let mut link = self.dial().await?;
+        link.drive(health, async |session: &PostgresSession| self.prepare(session).await).await??;
+        Ok(link)
+    }
+
+    /// Connects, and nothing else.
+    async fn dial(&self) -> Result<StoreLink, DbError> {
         let failed = |error| describe_error(&error);
         let (client, messages) = match &self.tls {
             Some(tls) => {
@@ -112,9 +141,7 @@ impl StoreServer {
             }
         };
         let session = PostgresSession::new(client, &self.by);
-        let mut link = StoreLink { session, messages, by: self.by.clone() };
-        link.drive(health, async |session: &PostgresSession| self.prepare(session).await).await??;
-        Ok(link)
+        Ok(StoreLink { session, messages, by: self.by.clone() })
     }
 
     /// Checks and prepares the database. If it is another one than before, ends once-grants and

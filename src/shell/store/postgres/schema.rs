@@ -122,6 +122,17 @@ pub(super) async fn migrate(session: &PostgresSession) -> Result<(), DbError> {
     }
 }
 
+/// Checks that the database has the tables of this program, and changes nothing.
+///
+/// # Errors
+/// When it has others or none.
+pub(super) async fn check(session: &PostgresSession) -> Result<(), DbError> {
+    match count_taken_steps(session).await? {
+        taken if taken == STEPS.len() => Ok(()),
+        _ => Err(refused("has the tables of an older headend")),
+    }
+}
+
 async fn take(session: &PostgresSession) -> Result<(), DbError> {
     session.batch(PREPARE).await?;
     // Another replica may have been first.

@@ -11,6 +11,7 @@ mod open_approvals;
 mod pins;
 pub(super) mod replaced;
 mod restored;
+pub(super) mod sealed;
 mod sessions;
 mod sign_ins;
 mod states;

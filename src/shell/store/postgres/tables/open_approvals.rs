@@ -44,12 +44,13 @@ impl OpenApprovalOperations for Postgres {
         self.announce(async move |session: &PostgresSession| delete(session, &id).await)
     }
 
-    fn remove_approvals_of_daemons(&self) -> DbOperation<'_, Vec<ApprovalView>> {
+    fn remove_approvals_of_daemons(&self, owner: String) -> DbOperation<'_, Vec<ApprovalView>> {
         let replica = self.replica.to_string();
         self.announce(async move |session: &PostgresSession| {
-            let sql =
-                format!("DELETE FROM approvals WHERE starts_with(owner, $1) AND replica = $2 RETURNING {COLUMNS}");
-            let rows = session.rows(&sql, &[&DAEMON, &replica]).await?;
+            let sql = format!(
+                "DELETE FROM approvals WHERE starts_with(owner, $1) AND replica = $2 AND owner <> $3 RETURNING {COLUMNS}"
+            );
+            let rows = session.rows(&sql, &[&DAEMON, &replica, &owner]).await?;
             rows.iter().map(|row| row_of(row, String::new())).collect()
         })
     }
