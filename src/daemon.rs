@@ -14,6 +14,7 @@ pub(crate) mod listen;
 pub(crate) mod live;
 pub(crate) mod own_places;
 mod scrape;
+pub(crate) mod succession;
 pub(crate) mod systemd;
 pub(crate) mod tokens;
 

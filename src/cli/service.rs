@@ -1,5 +1,6 @@
 //! Commands that run the gateway, or talk to a running one.
 
+pub(super) mod bound;
 pub(super) mod door;
 pub(super) mod ends;
 pub(super) mod relay;

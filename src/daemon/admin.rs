@@ -230,7 +230,7 @@ async fn serve_connection(
     if hello.want == "mcp" {
         let client = gateway.line_client(caller, hello.profile.map(Arc::from));
         let client = LineClient { is_relay: hello.leaves, ..client };
-        lines::serve(client, read, write, gateway.service.draining.clone()).await;
+        Box::pin(lines::serve(client, read, write, gateway.service.draining.clone())).await;
         return Ok(());
     }
     serve_operator(gateway, read, write, &caller, proof).await
@@ -244,6 +244,7 @@ async fn serve_connection(
 fn check_want(want: &str, caller: &Caller) -> Result<(), String> {
     match want {
         "mcp" | "admin" => Ok(()),
+        TAKE_OVER if !cfg!(target_os = "linux") => Err("only on Linux a daemon can be taken over".to_owned()),
         TAKE_OVER | HTTP if caller.is_local() => Ok(()),
         TAKE_OVER | HTTP => Err("only the user that runs this daemon may take it over".to_owned()),
         other => Err(format!("this daemon serves \"mcp\" and \"admin\", not {other:?}")),

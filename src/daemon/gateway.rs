@@ -22,8 +22,8 @@ use crate::console::{self, ConsoleSite};
 use crate::daemon::access::SocketUserTable;
 use crate::daemon::client_access::session_limits;
 use crate::daemon::doors::{GatewayAddresses, GatewayListeners};
-use crate::daemon::handover::{HandoverState, PriorDaemon};
 use crate::daemon::own_places::find_protected_folders;
+use crate::daemon::succession::{HandoverState, PriorDaemon};
 use crate::daemon::tokens::{self, LiveTokens};
 use crate::gateway::client::admission::RequestAdmission;
 use crate::gateway::client::connected::ConnectedClients;
@@ -154,7 +154,7 @@ impl RunningGateway {
     /// # Errors
     /// [`GatewayStartError`].
     pub(crate) fn build_after(
-        prior: PriorDaemon,
+        prior: &PriorDaemon,
         config: Config,
         source: ConfigSource,
         store: StateDir,
@@ -185,7 +185,7 @@ impl RunningGateway {
         store: Option<StateDir>,
         chain: &str,
         times: StopTimes,
-        prior: Option<PriorDaemon>,
+        prior: Option<&PriorDaemon>,
     ) -> Result<Self, GatewayStartError> {
         let metrics = Metrics::new()?;
         let serves = role == GatewayRole::Serve;
@@ -199,7 +199,7 @@ impl RunningGateway {
         };
         // If the audit log is not writable, the gateway starts too, and refuses calls.
         let version = concat!("headend ", env!("CARGO_PKG_VERSION"));
-        let started = prior.as_ref().map_or_else(
+        let started = prior.map_or_else(
             || AuditEntry::gateway("started", version),
             |prior| AuditEntry::gateway("took over", format!("{version} from {}", prior.name)),
         );
@@ -245,7 +245,7 @@ impl RunningGateway {
             leases: leases.clone(),
             times,
             marks: OwnerMarks::claim(store.as_ref().filter(|_| serves).map(StateDir::dir)),
-            prior: prior.as_ref().map(|prior| prior.programs.clone()).unwrap_or_default(),
+            prior: prior.map(|prior| prior.programs.clone()).unwrap_or_default(),
             role,
         };
         let keys =

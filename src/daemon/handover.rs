@@ -20,19 +20,10 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tokio_util::sync::CancellationToken;
 
-use crate::daemon::handover::channel::HandoverChannel;
-use crate::daemon::inherited::InheritedListener;
 use crate::policy::consent::PassedApproval;
-use crate::serve::late::Successor;
-use crate::store::disk::lock::StateLock;
-use crate::upstream::process::prior::PriorPrograms;
 
 mod channel;
 pub(super) mod giving;
@@ -93,37 +84,4 @@ enum TakerMessage {
         has_socket: bool,
     },
     Serving,
-}
-
-/// The part of a daemon's state that a hand-over needs: what it passes on, and how far it is.
-#[derive(Debug, Default)]
-pub(crate) struct HandoverState {
-    /// Duplicates of the listening sockets, closed when the daemon ends.
-    pub(super) sockets: Mutex<Vec<InheritedListener>>,
-    /// A duplicate of the listening admin socket, and its path.
-    pub(super) admin: Mutex<Option<(PathBuf, std::os::fd::OwnedFd)>>,
-    /// The lock of the state directory, once the daemon has it.
-    pub(crate) lock: OnceLock<&'static StateLock>,
-    /// Held by the hand-over that is under way.
-    one: tokio::sync::Mutex<()>,
-    /// The process to which requests are passed that arrive after the hand-over.
-    pub(super) late: Arc<OnceLock<Successor>>,
-    /// Fires once another process serves in place of this one.
-    pub(crate) given: CancellationToken,
-    /// True if that process serves the admin socket of this one.
-    pub(super) socket_is_taken: AtomicBool,
-    /// True if the service manager keeps the admin socket open.
-    pub(crate) is_socket_kept: AtomicBool,
-    /// The connection to that process, which ends with this process.
-    successor: Mutex<Option<HandoverChannel>>,
-}
-
-/// The daemon that this process takes over from, as its gateway sees it.
-#[derive(Clone, Debug)]
-pub(crate) struct PriorDaemon {
-    pub(crate) programs: PriorPrograms,
-    /// Process id and version, for the audit log.
-    pub(crate) name: String,
-    /// Fires once this process serves.
-    pub(crate) begun: CancellationToken,
 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::serve::{BoundDaemon, hold};
+use super::bound::{BoundDaemon, hold};
 use crate::cli::exit::TEMPFAIL;
 use crate::cli::reach::daemon::{self, DaemonConnection, DaemonUnavailable};
 use crate::cli::reach::source::{self, CommandConfig};
@@ -70,7 +70,7 @@ pub(super) async fn open(
     let mut predecessor = Predecessor::meet(daemon.stream, store.dir()).await.map_err(failed)?;
     predecessor.wait_for_log().await.map_err(failed)?;
     let (prior, mut sockets) = (predecessor.prior.clone(), std::mem::take(&mut predecessor.sockets));
-    let bound = BoundDaemon::bind(common, loaded, store, Some(prior), &mut sockets).await?;
+    let bound = Box::pin(BoundDaemon::bind(common, loaded, store, Some(&prior), &mut sockets)).await?;
     predecessor.wait_for_go(&bound.gateway, bound.has_inherited).await.map_err(failed)?;
     let (gateway, addresses) = bound.serve_admin_socket();
     let lock = predecessor.serve(&gateway).await;

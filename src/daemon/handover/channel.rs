@@ -22,6 +22,11 @@ const MAX_UNTAKEN: usize = 8;
 /// Longest line, in bytes: an approval with all that is kept of its arguments, escaped.
 const MAX_LINE: usize = 4 << 20;
 const CHUNK: usize = 16 * 1024;
+/// No child that another thread starts gets the files.
+#[cfg(target_os = "linux")]
+const RECEIVING: RecvFlags = RecvFlags::CMSG_CLOEXEC;
+#[cfg(not(target_os = "linux"))]
+const RECEIVING: RecvFlags = RecvFlags::empty();
 
 /// One end of the connection.
 #[derive(Debug)]
@@ -36,6 +41,11 @@ impl HandoverChannel {
         Self { stream, received: BytesMut::new(), files: VecDeque::new() }
     }
 
+    /// Ends the exchange, and keeps the connection open for as long as the returned stream lives.
+    pub(super) fn into_stream(self) -> UnixStream {
+        self.stream
+    }
+
     /// Sends a message with its files. Not cancel-safe.
     pub(super) async fn send(&self, message: &impl Serialize, files: &[BorrowedFd<'_>]) -> io::Result<()> {
         let mut line = serde_json::to_vec(message)?;
@@ -48,8 +58,7 @@ impl HandoverChannel {
                 if !files.is_empty() && !passed.push(SendAncillaryMessage::ScmRights(files)) {
                     return Err(io::ErrorKind::InvalidInput.into());
                 }
-                let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-                Ok(sendmsg(&self.stream, &[IoSlice::new(left)], &mut passed, flags)?)
+                Ok(sendmsg(&self.stream, &[IoSlice::new(left)], &mut passed, SendFlags::empty())?)
             });
             left = left.get(sent.await?..).unwrap_or_default();
             // The files went with the first bytes.
@@ -84,8 +93,7 @@ impl HandoverChannel {
     fn receive_now(&self, chunk: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
         let mut space = [const { MaybeUninit::uninit() }; rustix::cmsg_space!(ScmRights(FILES))];
         let mut passed = RecvAncillaryBuffer::new(&mut space);
-        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let received = recvmsg(&self.stream, &mut [IoSliceMut::new(chunk)], &mut passed, flags)?;
+        let received = recvmsg(&self.stream, &mut [IoSliceMut::new(chunk)], &mut passed, RECEIVING)?;
         let mut files = Vec::new();
         for message in passed.drain() {
             if let RecvAncillaryMessage::ScmRights(rights) = message {

@@ -13,16 +13,19 @@ use tokio_util::sync::CancellationToken;
 use super::channel::HandoverChannel;
 use super::{GiverMessage, TakerMessage, late};
 use crate::daemon::gateway::{MAIN, RunningGateway, new_chain_name};
+use crate::daemon::inherited::InheritedListener;
 use crate::daemon::systemd;
-use crate::operator::alone::StateDir;
 use crate::policy::AuditEntry;
 use crate::policy::consent::PassedApproval;
+use crate::store::directory::StateDir;
 use crate::upstream::session::handle::UpstreamHandle;
 
 /// Longest time that the new process may take for each step before it serves.
 const STEP: Duration = Duration::from_secs(60);
 /// Most approvals that wait to be passed on: as many as may be open.
 const WAITING: usize = 1024;
+/// Attempts to continue the audit log after a failure, each of which waits about a second.
+const TRIES: u32 = 10;
 /// Time between two looks for upstreams that no call needs.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -33,6 +36,10 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The connection failed before anything changed.
 pub(in crate::daemon) async fn give(gateway: &Arc<RunningGateway>, stream: UnixStream) -> io::Result<()> {
     let mut channel = HandoverChannel::new(stream);
+    // An earlier answer could be read together with the hello.
+    if next(&mut channel).await? != Some(TakerMessage::Ask) {
+        return Ok(());
+    }
     let refuse = |why: &str| GiverMessage::Refused { why: why.to_owned() };
     let Ok(_one) = gateway.handover.one.try_lock() else {
         return channel.send(&refuse("the daemon is being taken over by another process"), &[]).await;
@@ -42,9 +49,6 @@ pub(in crate::daemon) async fn give(gateway: &Arc<RunningGateway>, stream: UnixS
     }
     if gateway.store.as_ref().is_some_and(StateDir::is_in_cluster) {
         return channel.send(&refuse("a replica of a [cluster] is not handed over"), &[]).await;
-    }
-    if next(&mut channel).await? != Some(TakerMessage::Ask) {
-        return Ok(());
     }
     if let Err(error) = pass_files(gateway, &channel).await {
         return channel.send(&refuse(&format!("the daemon cannot be taken over: {error}")), &[]).await;
@@ -58,6 +62,7 @@ pub(in crate::daemon) async fn give(gateway: &Arc<RunningGateway>, stream: UnixS
         Err(error) => Err(io::Error::other(error)),
     };
     if let Err(error) = left {
+        audit.record_done(AuditEntry::gateway("kept", "the audit log could not be handed over"));
         return channel.send(&refuse(&format!("the audit log cannot be handed over: {error}")), &[]).await;
     }
     let (later, waiting) = mpsc::channel(WAITING);
@@ -76,7 +81,8 @@ pub(in crate::daemon) async fn give(gateway: &Arc<RunningGateway>, stream: UnixS
         Err(error) => {
             drop(channel);
             tracing::warn!(to = %taker, error = %error, "the process that takes over has failed; this one goes on");
-            take_back(gateway, passed, &error).await;
+            gateway.service.approvals.take_back(passed, waiting);
+            take_log_back(gateway, &error).await;
         }
     }
     Ok(())
@@ -94,7 +100,7 @@ async fn next(channel: &mut HandoverChannel) -> io::Result<Option<TakerMessage>>
 async fn pass_files(gateway: &RunningGateway, channel: &HandoverChannel) -> io::Result<()> {
     let sockets = {
         let held = gateway.handover.sockets.lock();
-        let one = |held: &crate::daemon::inherited::InheritedListener| {
+        let one = |held: &InheritedListener| {
             let message = GiverMessage::Listener { key: held.key.clone(), wanted: held.wanted };
             Ok((message, held.socket.as_fd().try_clone_to_owned()?))
         };
@@ -156,12 +162,17 @@ async fn agree(
     }
 }
 
-/// Continues as before the hand-over, which failed for the reason `error`.
-async fn take_back(gateway: &RunningGateway, passed: Vec<PassedApproval>, error: &io::Error) {
-    gateway.service.approvals.take_back(passed);
+/// Continues the chain `main` of the audit log after a hand-over that failed for the reason `error`.
+/// The other process may still be ending.
+async fn take_log_back(gateway: &RunningGateway, error: &io::Error) {
     let audit = &gateway.service.audit;
-    if let Err(error) = audit.switch(MAIN).await {
-        tracing::error!(error = %error, "the audit log goes on in a chain of its own until headend is started again");
+    let mut tries = 1;
+    while let Err(error) = audit.switch(MAIN).await {
+        if tries == TRIES {
+            tracing::error!(error = %error, "the audit log goes on in a chain of its own until headend is started again");
+            break;
+        }
+        tries += 1;
     }
     audit.record_done(AuditEntry::gateway("kept", format!("the hand-over failed: {error}")));
 }
@@ -185,7 +196,7 @@ async fn pass_approvals(
             tracing::warn!(error = %error, "an open approval is lost; its call is asked about again");
         }
     }
-    *gateway.handover.successor.lock() = Some(channel);
+    *gateway.handover.successor.lock() = Some(channel.into_stream());
 }
 
 /// Ends each upstream that starts programs once no call needs it, until `stop` fires.

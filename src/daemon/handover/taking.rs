@@ -10,10 +10,11 @@ use tokio::net::UnixStream;
 use tokio_util::sync::CancellationToken;
 
 use super::channel::HandoverChannel;
-use super::{GiverMessage, PriorDaemon, TakerMessage};
+use super::{GiverMessage, TakerMessage};
 use crate::base::task_group::TaskGroup;
 use crate::daemon::gateway::RunningGateway;
 use crate::daemon::inherited::{InheritedListener, InheritedSockets};
+use crate::daemon::succession::PriorDaemon;
 use crate::policy::consent::PassedApproval;
 use crate::store::disk::lock::StateLock;
 use crate::upstream::process::prior::PriorPrograms;
@@ -59,8 +60,9 @@ impl Predecessor {
                 }
                 GiverMessage::Upstream { name } => lifelines.push((name, channel.take_file().map_err(failed)?)),
                 GiverMessage::Complete { pid, version } => break (pid, version),
-                GiverMessage::Yours | GiverMessage::Approval(_) | GiverMessage::Go => return Err(strange()),
-                GiverMessage::Refused { why } => return Err(why),
+                GiverMessage::Yours | GiverMessage::Approval(_) | GiverMessage::Go | GiverMessage::Refused { .. } => {
+                    return Err(strange());
+                }
             }
             if sockets.listeners.len() + lifelines.len() > MAX_PASSED {
                 return Err(strange());
@@ -79,11 +81,8 @@ impl Predecessor {
     pub(crate) async fn wait_for_log(&mut self) -> Result<(), String> {
         let (pid, version) = (std::process::id(), env!("CARGO_PKG_VERSION").to_owned());
         self.say(&TakerMessage::Ready { pid, version }).await?;
-        match next(&mut self.channel).await? {
-            GiverMessage::Yours => Ok(()),
-            GiverMessage::Refused { why } => Err(why),
-            _ => Err(strange()),
-        }
+        let answer = next(&mut self.channel).await?;
+        if matches!(answer, GiverMessage::Yours) { Ok(()) } else { Err(strange()) }
     }
 
     /// Says that the gateway is built, adopts the open approvals of the daemon, and waits until this
@@ -96,11 +95,15 @@ impl Predecessor {
         self.say(&TakerMessage::Built { has_socket }).await?;
         let mut approvals: Vec<PassedApproval> = Vec::new();
         loop {
-            match next(&mut self.channel).await? {
-                GiverMessage::Approval(approval) if approvals.len() < MAX_PASSED => approvals.push(*approval),
-                GiverMessage::Go => break,
-                _ => return Err(strange()),
+            let message = next(&mut self.channel).await?;
+            if matches!(message, GiverMessage::Go) {
+                break;
             }
+            let GiverMessage::Approval(approval) = message else { return Err(strange()) };
+            if approvals.len() == MAX_PASSED {
+                return Err(strange());
+            }
+            approvals.push(*approval);
         }
         gateway.service.approvals.set_predecessor(true);
         gateway.service.approvals.follow().await;
@@ -134,8 +137,12 @@ fn prior_daemon(name: String, lifelines: Vec<(String, OwnedFd)>, tasks: &TaskGro
 }
 
 /// Receives the daemon's next message.
+///
+/// # Errors
+/// A sentence: the daemon refuses or goes away.
 async fn next(channel: &mut HandoverChannel) -> Result<GiverMessage, String> {
     match channel.receive().await {
+        Ok(Some(GiverMessage::Refused { why })) => Err(why),
         Ok(Some(message)) => Ok(message),
         Ok(None) => Err("the daemon ended the hand-over".to_owned()),
         Err(error) => Err(format!("the daemon went away: {error}")),

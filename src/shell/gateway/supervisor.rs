@@ -46,6 +46,7 @@ use crate::upstream::spawner::{IntakeLimits, Spawner};
 
 mod draft;
 mod launches;
+mod lifelines;
 mod made;
 mod making;
 mod order;
@@ -130,7 +131,6 @@ struct Supervisor {
     policy: Arc<Policy>,
     limiter: Arc<Limiter>,
     managed: HashMap<UpstreamName, ManagedUpstream>,
-    /// The pipes that the guards of each upstream hold, also those of replaced upstreams.
     lifelines: HashMap<UpstreamName, Arc<Lifeline>>,
     parts: SupervisorServices,
     snapshots: Arc<ArcSwap<Snapshot>>,

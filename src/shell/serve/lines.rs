@@ -178,7 +178,7 @@ pub async fn serve_to(
                 read = reader.read_buf(&mut free) => Some(read),
                 () = pace.wait_until_too_slow(held, budget, caller) => None,
                 () = departure.is_due(&stop) => {
-                    if departure.begin(&connection) { continue } else { break }
+                    if departure.begin(connection.client.is_relay, &connection.out, budget) { continue } else { break }
                 }
                 () = or_never(departure.has_left().then(|| tasks.join())) => break,
                 () = connection.client.access.ended() => break,

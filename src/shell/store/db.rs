@@ -14,8 +14,8 @@ pub use super::port::{
 use super::postgres::Postgres;
 use super::seal::{KeySource, Seals};
 use super::sqlite::Sqlite;
-use super::{postgres, sqlite};
 pub use super::sqlite::{FILE, back_up};
+use super::{postgres, sqlite};
 use crate::config::ClusterSettings;
 use crate::wire::secrets::SealSecrets;
 
@@ -89,10 +89,7 @@ impl Db {
     ///
     /// # Errors
     /// When the store cannot be read, or is not of this program's version.
-    pub fn count_sealed_values(
-        dir: &Path,
-        cluster: Option<&ClusterSettings>,
-    ) -> Result<Vec<(String, u64)>, DbError> {
+    pub fn count_sealed_values(dir: &Path, cluster: Option<&ClusterSettings>) -> Result<Vec<(String, u64)>, DbError> {
         cluster.map_or_else(|| sqlite::count_sealed_values(dir), postgres::count_sealed_values)
     }
 

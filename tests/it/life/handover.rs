@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -116,7 +116,7 @@ fn a_call_in_flight_is_answered_by_the_old_daemon_and_the_next_one_by_the_new() 
         .send(json!({"jsonrpc": "2.0", "id": "slow", "method": "tools/call", "params": slow}).to_string().as_bytes());
     std::thread::sleep(Duration::from_millis(300));
     let new = begin_to_take_over(&old);
-    let after = std::time::Instant::now();
+    let after = Instant::now();
     assert!(call(&new, &mut other, json!({"text": "later"})).contains("later"), "{}", new.story());
     let waited = after.elapsed();
     let answer = open.response();
@@ -224,8 +224,8 @@ fn a_failure_leaves_the_daemon_as_it_was() {
     drop(take_over(gateway));
 }
 
-/// Asks for the daemon as a new process does, up to that step, and goes away.
-fn give_up_after(gateway: &Gateway, step: usize) {
+/// Asks for the daemon as a new process does, up to that step. Returns the connection.
+fn ask_up_to(gateway: &Gateway, step: usize) -> UnixStream {
     let socket = gateway.world.path("run/headend.sock");
     let mut stream = UnixStream::connect(&socket).unwrap();
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
@@ -240,6 +240,7 @@ fn give_up_after(gateway: &Gateway, step: usize) {
         let heard = lines.by_ref().map(Result::unwrap).find(|line| line.contains(&format!("\"{hears}\"")));
         assert!(heard.is_some(), "{says}: {}", gateway.story());
     }
+    stream
 }
 
 #[test]
@@ -252,7 +253,11 @@ fn a_process_that_goes_away_at_any_step_changes_nothing() {
     let open = approvals(&gateway);
     assert_eq!(open.len(), 1);
     for step in 0..=4 {
-        give_up_after(&gateway, step);
+        let asking = ask_up_to(&gateway, step);
+        if step == 2 {
+            fails_to_take_over(&gateway, &["--config", gateway.config.to_str().unwrap()], "being taken over");
+        }
+        drop(asking);
         within(END, "the approval is there", || approvals(&gateway) == open);
     }
     let answer = client.request("tools/call", going_on_with("fx__echo", &arguments, &first));
@@ -303,6 +308,8 @@ struct Tally {
     failed: Vec<String>,
     /// HTTP connections that ended before a byte of an answer.
     closed: usize,
+    /// Longest time of a call over HTTP to the upstream that stays.
+    slowest: Duration,
 }
 
 /// Makes a call over HTTP on the client's connection, or on a new one.
@@ -338,11 +345,16 @@ fn call_until(stop: &AtomicBool, k: usize, mut client: Mcp, address: SocketAddr)
         let text = format!("call-{k}-{n}.");
         let name = ["fx__echo", "web__echo"][n % 2];
         let params = json!({"name": name, "arguments": {"text": text}});
-        let answer = if k.is_multiple_of(3) {
+        let begun = Instant::now();
+        let is_stdio = k.is_multiple_of(3);
+        let answer = if is_stdio {
             Ok(client.request("tools/call", params).raw.to_string())
         } else {
             post(&client, address, &mut connection, params)
         };
+        if n % 2 == 1 && !is_stdio {
+            tally.slowest = tally.slowest.max(begun.elapsed());
+        }
         match answer {
             Ok(answer) if answer.contains(&text) && !answer.contains("isError\":true") => tally.answered += 1,
             Ok(answer) => tally.failed.push(format!("{k}-{n}: {answer}")),
@@ -388,7 +400,8 @@ fn under_load_no_call_fails_and_none_is_made_twice() {
     });
     let failed: Vec<&String> = tallies.iter().flat_map(|tally| &tally.failed).collect();
     let (answered, closed) = tallies.iter().fold((0, 0), |(a, c), tally| (a + tally.answered, c + tally.closed));
-    eprintln!("{times} hand-overs: {answered} calls answered, {} failed, {closed} connections closed", failed.len());
+    let (slowest, lost) = (tallies.iter().map(|tally| tally.slowest).max().unwrap(), failed.len());
+    eprintln!("{times} hand-overs: {answered} calls answered, {lost} failed, {closed} connections closed, {slowest:?}");
     assert!(failed.is_empty(), "{failed:#?}\n{}", gateway.story());
     assert!(tallies.iter().all(|tally| tally.answered > times), "{tallies:?}");
     let mut seen = HashSet::new();

@@ -7,7 +7,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::exit::NO;
 use crate::cli::reach::source::CommandConfig;
-use crate::cli::service::serve::{DaemonSignals, block_on, start_failure};
+use crate::cli::service::bound::start_failure;
+use crate::cli::service::serve::{DaemonSignals, block_on};
 use crate::cli::words::output::{CommandFailure, complain};
 use crate::cli::words::screen::{Screen, shortened};
 use crate::config::StartMode;

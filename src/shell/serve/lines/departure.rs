@@ -1,12 +1,14 @@
 //! The end of the gateway before a relay of lines: the relay is told first and answers, so that no
 //! request is on its way when the gateway reads no more.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::LineConnection;
+use crate::base::budget::ByteBudget;
 use crate::base::clock;
 use crate::listener::pieces::QueuedMessage;
 
@@ -40,10 +42,14 @@ impl Departure {
     }
 
     /// Tells a relay that the gateway ends. Returns false if the connection ends at once.
-    pub(super) fn begin(&mut self, connection: &LineConnection) -> bool {
-        let client = &connection.client;
-        let notice = QueuedMessage::new(Bytes::from_static(LEAVING.as_bytes()), &client.service.budget);
-        let is_told = matches!(self, Self::None) && client.is_relay && connection.out.try_send(notice).is_ok();
+    pub(super) fn begin(
+        &mut self,
+        is_relay: bool,
+        out: &mpsc::Sender<QueuedMessage>,
+        budget: &Arc<ByteBudget>,
+    ) -> bool {
+        let notice = QueuedMessage::new(Bytes::from_static(LEAVING.as_bytes()), budget);
+        let is_told = matches!(self, Self::None) && is_relay && out.try_send(notice).is_ok();
         *self = Self::Told(clock::now() + LEAVE);
         is_told
     }

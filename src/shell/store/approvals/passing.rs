@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
@@ -25,14 +26,18 @@ impl Approvals {
         passed
     }
 
-    /// Takes back approvals that the other process did not adopt, and passes none on.
-    pub fn take_back(&self, passed: Vec<PassedApproval>) {
+    /// Takes back the approvals that the other process did not adopt, also those in `later`, and
+    /// passes none on.
+    pub fn take_back(&self, passed: Vec<PassedApproval>, mut later: mpsc::Receiver<PassedApproval>) {
         {
             let mut open = self.inner.lock();
             open.successor = None;
             open.passed.clear();
         }
         passed.into_iter().for_each(|passed| self.adopt(passed));
+        while let Ok(passed) = later.try_recv() {
+            self.adopt(passed);
+        }
     }
 
     /// Adds an open approval of the daemon before, and lists it in the store as this process's own.
@@ -54,7 +59,7 @@ impl Approvals {
                 inner.version.store(-1, Ordering::Relaxed);
             });
         }
-        let span = ApprovalLife::Person(std::time::Duration::MAX);
+        let span = ApprovalLife::Person(Duration::MAX);
         let (opened, end) = (clock::now(), watch::Sender::new(None));
         waiting.insert(id, WaitedApproval { asked, span, opened, end, is_late: false });
         drop(open);

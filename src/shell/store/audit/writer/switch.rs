@@ -3,7 +3,8 @@
 use std::io;
 use std::sync::atomic::Ordering;
 
-use super::LogWriter;
+use super::{LogWriter, today};
+use crate::base::clock;
 use crate::store::audit::dormant;
 use crate::store::audit::files::MAIN;
 use crate::store::audit::recover::ChainStart;
@@ -46,7 +47,7 @@ impl LogWriter {
         self.synced = self.written;
         self.kept = self.setting.kept.as_ref().map(|kept| kept.head);
         self.anchored = chain.head().seq;
-        self.day = if length == 0 || self.is_of_today() { super::today() } else { 0 };
+        self.day = if length == 0 || self.is_of_today() { today() } else { 0 };
         if !notes.is_empty() {
             self.commit(notes.into_iter().map(RecordTicket::done).collect());
         }
@@ -54,6 +55,6 @@ impl LogWriter {
 
     /// Returns whether the first record of the segment is of the current day.
     fn is_of_today(&self) -> bool {
-        self.setting.folder.is_of(&self.segment, crate::base::clock::unix_millis())
+        self.setting.folder.is_of(&self.segment, clock::unix_millis())
     }
 }

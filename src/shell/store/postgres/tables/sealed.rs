@@ -101,9 +101,7 @@ impl SealOperations for Postgres {
 }
 
 /// Counts the sealed values of each key, by the key's id.
-pub(in crate::store::postgres) async fn count_by_key(
-    session: &PostgresSession,
-) -> Result<Vec<(String, u64)>, DbError> {
+pub(in crate::store::postgres) async fn count_by_key(session: &PostgresSession) -> Result<Vec<(String, u64)>, DbError> {
     let parts: Vec<String> = COLUMNS
         .iter()
         .map(|SealedColumn { table, column, .. }| {
