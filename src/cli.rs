@@ -15,6 +15,7 @@ mod exit;
 mod login;
 mod logs;
 mod reach;
+mod secrets;
 pub(crate) mod service;
 pub(crate) mod setup;
 mod status;
@@ -137,6 +138,11 @@ enum CliCommand {
     Grants(consent::grants::GrantsArgs),
     /// Add, list and revoke tokens of clients; the configuration's tokens are not among them.
     Tokens(tokens::TokensArgs),
+    /// Seal the values of the store anew, after `[secrets] key` was changed.
+    Secrets {
+        #[command(subcommand)]
+        command: secrets::SecretsCommand,
+    },
     /// Ask the running daemon to read its configuration again; prints what changed, exit 1 when
     /// refused.
     Reload {
@@ -346,6 +352,7 @@ fn dispatch(cli: CommandLine) -> Result<u8, CommandFailure> {
         CliCommand::Deny { args, json } => consent::approvals::deny(&common, &args, json.json),
         CliCommand::Grants(args) => consent::grants::run(&common, args),
         CliCommand::Tokens(args) => tokens::run(&common, args),
+        CliCommand::Secrets { command } => secrets::run(&common, command),
         CliCommand::Reload { dry_run } => service::reload::run(&common, dry_run),
         CliCommand::Enable { name } => setup::switch::run(&common, &name, true),
         CliCommand::Disable { name } => setup::switch::run(&common, &name, false),

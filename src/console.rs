@@ -38,7 +38,7 @@ pub(crate) use self::site::ConsoleSite;
 
 use self::site::{ConsoleConnection, MAX_CONNECTIONS, MAX_HEAD};
 use crate::listener::address::Network;
-use crate::listener::connection;
+use crate::listener::connection::{self, ConnectionLinger};
 use crate::listener::lobby::{Lobby, LobbyConnection, LobbyLimits};
 use crate::listener::pace::{ConnectionTimes, PacedStream};
 
@@ -117,7 +117,7 @@ pub(crate) async fn connection(
         http.max_buf_size(MAX_HEAD);
     };
     // Errors are dropped: a browser that disconnects is not worth a log line.
-    drop(connection::serve(paced, &phase, bounds, answer, &console.stop).await);
+    drop(connection::serve(paced, &phase, bounds, answer, &console.stop, ConnectionLinger::default).await);
 }
 
 #[cfg(test)]

@@ -2,16 +2,20 @@
 //! shuts everything down in order.
 
 pub(crate) mod access;
+pub(crate) mod activation;
 pub(crate) mod admin;
 pub(crate) mod client_access;
 mod cluster;
 pub(crate) mod doors;
 pub(crate) mod file_watch;
 pub(crate) mod gateway;
+pub(crate) mod handover;
+pub(crate) mod inherited;
 pub(crate) mod listen;
 pub(crate) mod live;
 pub(crate) mod own_places;
 mod scrape;
+pub(crate) mod succession;
 pub(crate) mod systemd;
 pub(crate) mod tokens;
 

@@ -32,6 +32,7 @@ pub(crate) mod logs;
 mod person;
 pub(crate) mod pins;
 mod refusal;
+pub(crate) mod rekey;
 pub(crate) mod request;
 pub(crate) mod status;
 pub(crate) mod tokens;

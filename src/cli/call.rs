@@ -1,6 +1,7 @@
 //! The command `headend call`: calls one tool through the daemon.
 
 use std::io::IsTerminal as _;
+use std::time::Duration;
 
 use clap::Args;
 
@@ -15,9 +16,17 @@ use crate::cli::words::options::CommonOptions;
 use crate::cli::words::output::{CommandFailure, complain, print};
 use crate::cli::words::terminal;
 use crate::operator::request::{NoParams, Request};
+use crate::operator::status::StatusView;
+use crate::operator::upstreams::UpstreamView;
 use crate::operator::views::ApprovalsView;
+use crate::telemetry::upstream_state::UpstreamState;
 use crate::wire::foreign;
 use crate::wire::json::raw::{RawJson, RawObject};
+
+/// Longest wait for a server that starts, in seconds.
+const LONGEST_WAIT: u32 = 120;
+/// Longest wait for the lists of a server that is ready, in seconds.
+const LISTING: u64 = 10;
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct CallArgs {
@@ -49,6 +58,9 @@ pub(super) fn run(common: &CommonOptions, args: &CallArgs) -> Result<u8, Command
         RawObject::parse(&result).map_err(unreadable_answer)
     };
     let mut result = call(&mut daemon)?;
+    if !args.json && wait_for_start(&mut daemon, name, &result)? {
+        result = call(&mut daemon)?;
+    }
     if !args.json && approve(common, &result)? {
         result = call(&mut daemon)?;
     }
@@ -66,6 +78,32 @@ pub(super) fn run(common: &CommonOptions, args: &CallArgs) -> Result<u8, Command
         ));
     }
     Ok(if is_error { NO } else { code })
+}
+
+/// Waits for the server of a tool if it is starting and a person is at the terminal. Returns true if
+/// the call, which was not made, can be made again.
+fn wait_for_start(daemon: &mut DaemonConnection, name: &str, result: &RawObject) -> Result<bool, CommandFailure> {
+    let refusal = result.object("_meta").and_then(|meta| meta.object("headend/refusal"));
+    let is_down = refusal.is_some_and(|refusal| refusal.string("reason").as_deref() == Some("upstream_down"));
+    let server = name.split_once("__").map_or(name, |(server, _)| server);
+    let mut waited = 0;
+    while is_down && waited < LONGEST_WAIT && terminal::is_here() {
+        let status: StatusView = daemon.ask(&Request::Status(NoParams {}))?;
+        let is_listing = |one: &UpstreamView| {
+            let facts = one.facts.as_ref().filter(|_| waited > 0 && one.state == UpstreamState::Ready);
+            facts.is_some_and(|facts| facts.tools == 0 && facts.health.since_seconds < LISTING)
+        };
+        let is_late = |one: &UpstreamView| one.state == UpstreamState::Starting || is_listing(one);
+        if !status.upstreams.iter().any(|one| one.name == server && is_late(one)) {
+            break;
+        }
+        if waited == 0 {
+            complain(&format!("{} is starting; the call waits for it, Ctrl-C ends that", foreign::line(server)));
+        }
+        waited += 1;
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    Ok(waited > 0)
 }
 
 /// Formats a result for people: its texts as they are, and one line for each block that is no text.

@@ -8,11 +8,11 @@ use url::Url;
 use crate::policy::LOCAL;
 
 use super::audit::AuditSettings;
-use super::cluster::ClusterSettings;
 use super::consent::ApprovalSettings;
 use super::keys::read_whole;
 use super::limits::Limits;
 use super::listeners::{self, MIN_TOKEN_LENGTH};
+use super::model::cluster::ClusterSettings;
 use super::model::{
     AdminSettings, ClientAuth, Config, LoggingSettings, NamingSettings, SecretSettings, ServerSettings, StdioSettings,
 };
@@ -75,7 +75,7 @@ pub(super) fn config(mut root: ConfigTable<'_>) -> Config {
     let policy = rules::policy(root.source, policy, scopes, &names, &profiles);
     let audit = AuditSettings::read(root.table("audit"));
     let secrets = read_whole(root.table("secrets"), secrets);
-    let cluster = cluster(&mut root, &secrets);
+    let cluster = read_cluster(&mut root, &secrets);
     let log = read_whole(root.table("log"), log);
     if upstreams.is_empty() {
         let way_out = if disabled.is_empty() {
@@ -253,30 +253,36 @@ fn admin(table: &mut ConfigTable<'_>) -> AdminSettings {
 }
 
 fn secrets(table: &mut ConfigTable<'_>) -> SecretSettings {
-    let mut key = None;
-    if let Some(node) = table.take("key")
-        && let Some(found) = secret::read(&node)
-    {
-        if found.secret.expose().len() < MIN_KEY_LENGTH {
-            node.problem(format!(
-                "a key of fewer than {MIN_KEY_LENGTH} characters can be guessed; make one with `openssl rand -hex 32`"
-            ));
-        }
-        if found.literal {
-            secret::warn_of_literal(&node);
-        }
-        key = Some(found.secret);
+    let key = table.take("key").and_then(|node| seal_key(&node));
+    let previous = table.take("previous-key");
+    let previous_key = previous.as_ref().and_then(seal_key);
+    if let Some(node) = previous.filter(|_| previous_key.is_some() && previous_key == key) {
+        node.problem("is the same key as `key`; write the key that `key` had before, or remove this line");
     }
-    SecretSettings { key }
+    SecretSettings { key, previous_key }
+}
+
+/// Reads a key of sealed values.
+fn seal_key(node: &ConfigNode<'_>) -> Option<Secret> {
+    let found = secret::read(node)?;
+    if found.secret.expose().len() < MIN_KEY_LENGTH {
+        node.problem(format!(
+            "a key of fewer than {MIN_KEY_LENGTH} characters can be guessed; make one with `openssl rand -hex 32`"
+        ));
+    }
+    if found.literal {
+        secret::warn_of_literal(node);
+    }
+    Some(found.secret)
 }
 
 /// Reads `[cluster]`, whose replicas must have one key.
-fn cluster(root: &mut ConfigTable<'_>, secrets: &SecretSettings) -> Option<ClusterSettings> {
+fn read_cluster(root: &mut ConfigTable<'_>, secrets: &SecretSettings) -> Option<ClusterSettings> {
     let table = root.table("cluster")?;
     if secrets.key.is_none() {
         table.problem("needs `key` in [secrets], the same on all replicas; make one with `openssl rand -hex 32`");
     }
-    ClusterSettings::read(table)
+    listeners::cluster::read(table)
 }
 
 fn log(table: &mut ConfigTable<'_>) -> LoggingSettings {

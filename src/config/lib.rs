@@ -22,7 +22,6 @@ use headend_core::{catalog, identity, mcp, policy, wire};
 
 mod audit;
 mod build;
-mod cluster;
 mod consent;
 mod doubts;
 #[cfg(any(test, fuzzing, feature = "testing"))]
@@ -43,16 +42,16 @@ mod values;
 
 pub use self::audit::{AuditSettings, OnFailure};
 pub use self::build::is_caller_name;
-pub use self::cluster::ClusterSettings;
 pub use self::consent::{ApprovalSettings, OperatorAccess};
 pub use self::doubts::{find_doubts, warn_of_silent_programs};
 pub use self::limits::Limits;
 pub use self::listeners::MIN_TOKEN_LENGTH;
+pub use self::model::cluster::ClusterSettings;
 pub use self::model::instructions::warn_of_dropped_instructions;
 pub use self::model::{
     AdminSettings, AppsChoice, ClientAuth, CompletionScope, Config, Confinement, EraChoice, FilterSettings,
-    HttpTransport, InstanceScope, LogFormatSetting, LoggingSettings, Profile, ServerSettings, ShownHints, StartMode,
-    UpstreamSettings, UpstreamTarget, UriExposure,
+    HttpTransport, InstanceScope, LogFormatSetting, LoggingSettings, Profile, SecretSettings, ServerSettings,
+    ShownHints, StartMode, UpstreamSettings, UpstreamTarget, UriExposure,
 };
 pub use self::notify::{NotifyHook, NotifyReceiver, NotifySettings};
 pub use self::values::instructions::InstructionSetting;

@@ -16,7 +16,6 @@ use crate::mcp::extension::APPS;
 use crate::policy::{ChangePolicy, PolicySpec, UpstreamTrust};
 
 use super::audit::AuditSettings;
-use super::cluster::ClusterSettings;
 use super::consent::ApprovalSettings;
 use super::keys::{keys, read_value, shown_value};
 use super::limits::Limits;
@@ -31,9 +30,11 @@ use crate::values::network::PeerNetwork;
 use crate::values::proxy::ProxySettings;
 use crate::wire::json::raw::RawJson;
 
+pub(crate) mod cluster;
 pub(crate) mod instructions;
 mod profile;
 
+use self::cluster::ClusterSettings;
 use self::profile::pairs;
 pub use self::profile::{FilterSettings, Profile, ShownHints};
 
@@ -80,9 +81,12 @@ pub struct Config {
 
 /// The `[secrets]` table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct SecretSettings {
     /// The key that seals values in the store; `None` for the key file of the state directory.
     pub key: Option<Secret>,
+    /// The key of before, which only opens values; `None` if there is none.
+    pub previous_key: Option<Secret>,
 }
 
 /// The `[metrics]` table.

@@ -152,6 +152,7 @@ settings! {
     "audit.max-segment" is live in audit.max_segment;
     "audit.retain" is live in audit.retain;
     "secrets.key" is fixed in secrets.key;
+    "secrets.previous-key" is fixed in secrets.previous_key;
     "cluster" is fixed in cluster;
     "log.filter" is live in log.filter;
     "log.format" is fixed in log.format;

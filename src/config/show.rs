@@ -200,10 +200,32 @@ fn listen(address: Option<SocketAddr>) -> Table {
     Table::from_iter([("listen".to_owned(), address.map(|address| address.to_string()).unwrap_or_default().into())])
 }
 
+/// Renders the table of an upstream with those keys that the file states.
+pub fn stated(upstream: &UpstreamSettings, stated: &Table) -> String {
+    let mut shown = upstream_table(upstream);
+    shown.retain(|name, _| stated.contains_key(name));
+    let (mut out, header) = (String::new(), format!("upstreams.{}", upstream.name));
+    section(&mut out, &header, &shown);
+    upstream.auth.iter().for_each(|auth| section(&mut out, &format!("{header}.auth"), &login(auth)));
+    out
+}
+
 /// Appends the tables of an upstream.
 fn upstream(out: &mut String, upstream: &UpstreamSettings, enabled: bool) {
     let mut shown = Table::new();
     set(&mut shown, "enabled", enabled);
+    shown.extend(upstream_table(upstream));
+    let header = format!("upstreams.{}", upstream.name);
+    section(out, &header, &shown);
+    for lack in upstream.lacks.iter().filter(|_| enabled) {
+        let _ = writeln!(out, "# Not started: {}", foreign::line(lack));
+    }
+    upstream.auth.iter().for_each(|auth| section(out, &format!("{header}.auth"), &login(auth)));
+}
+
+/// Returns the keys of an upstream's table, except `enabled` and `auth`.
+fn upstream_table(upstream: &UpstreamSettings) -> Table {
+    let mut shown = Table::new();
     match &upstream.target {
         UpstreamTarget::Stdio { command, env, cwd } => {
             let words: Vec<String> = command.iter().map(|word| word.written().to_owned()).collect();
@@ -237,12 +259,7 @@ fn upstream(out: &mut String, upstream: &UpstreamSettings, enabled: bool) {
     if upstream.auth.as_ref().is_none_or(|auth| auth.ca.is_none() && auth.client_certificate.is_none()) {
         shown.extend(table(&upstream.certificates));
     }
-    let header = format!("upstreams.{}", upstream.name);
-    section(out, &header, &shown);
-    for lack in upstream.lacks.iter().filter(|_| enabled) {
-        let _ = writeln!(out, "# Not started: {}", foreign::line(lack));
-    }
-    upstream.auth.iter().for_each(|auth| section(out, &format!("{header}.auth"), &login(auth)));
+    shown
 }
 
 /// Returns the table of an upstream's login.

@@ -8,6 +8,7 @@ use super::*;
 use crate::policy::RuleEffect;
 use crate::source::secret::Secret;
 
+mod cluster;
 mod examples;
 mod folder;
 mod issuers;
@@ -359,6 +360,7 @@ max-segment = "1MiB"
 retain = { age = "90d", size = "1GiB" }
 [secrets]
 key = { credential = "headend-store-key" }
+previous-key = { credential = "headend-store-key-of-before" }
 [cluster]
 store = { env = "STORE", prefix = "postgres://headend@db.example/" }
 name = "left"
@@ -381,16 +383,19 @@ fn what_is_shown_reads_back_as_the_same_configuration() {
     let refused = parse(&shown, "test.toml", &every, &paths).unwrap_err().to_string();
     assert!(refused.contains("auth.tokens.ci: a token of") && refused.contains("secrets.key: a key of"), "{refused}");
     let long = "*".repeat(32);
-    let [from, to] = ["***", &long].map(|stars| [format!("ci = \"{stars}\""), format!("key = \"{stars}\"")]);
-    let filled = shown.replace(&from[0], &to[0]).replace(&from[1], &to[1]);
-    let (again, _) = good(&filled.replace("store = \"***\"", "store = \"postgres://***\""));
+    let other = "*".repeat(33);
+    let stars = |name: &str, stars: &str| format!("{name} = \"{stars}\"");
+    let named = [("ci", &long), ("\nkey", &long), ("previous-key", &other)];
+    let long_enough =
+        named.iter().fold(shown.clone(), |text, (name, long)| text.replace(&stars(name, "***"), &stars(name, long)));
+    let (again, _) = good(&long_enough.replace("store = \"***\"", "store = \"postgres://***\""));
     assert_eq!(show::render(&again), shown);
     // Equal except for the secrets, which are `***` after the round trip. An address that is shown
     // counts as chosen.
     config.console.chosen = true;
     let stars = || Secret::new("***".to_owned());
     config.server.auth = ClientAuth::Token { tokens: vec![("ci".to_owned(), Secret::new(long.clone()))] };
-    config.secrets.key = Some(Secret::new(long));
+    config.secrets = SecretSettings { key: Some(Secret::new(long)), previous_key: Some(Secret::new(other)) };
     config.cluster.iter_mut().for_each(|cluster| cluster.store.url = Secret::new("postgres://***".to_owned()));
     for upstream in &mut config.upstreams {
         match &mut upstream.target {

@@ -1,6 +1,8 @@
 //! The pages as values for the templates in `pages/`. Constructors make hidden characters of
 //! foreign text visible; the templates escape it.
 
+use std::borrow::Cow;
+
 use askama::Template;
 
 use super::session::ActionNotice;
@@ -149,7 +151,7 @@ pub(crate) struct DecisionTableRow {
     pub(crate) kind: &'static str,
     pub(crate) item: String,
     pub(crate) rule: String,
-    pub(crate) why: &'static str,
+    pub(crate) why: Cow<'static, str>,
 }
 
 impl DecisionTableRow {
@@ -168,7 +170,7 @@ impl DecisionTableRow {
             kind: decision.kind,
             item: visible(&decision.item),
             rule: visible(&decision.rule),
-            why: decision.why,
+            why: decision.why.clone(),
         }
     }
 }

@@ -101,22 +101,33 @@ pub(crate) enum SignInError {
     TooMany(Duration),
 }
 
+/// Loads the open sessions of a token from the store, which drops all others. Blocks.
+fn revive(store: Option<&SignIns>, token: SecretDigest, now: Duration) -> HashMap<SecretDigest, ConsoleSession> {
+    let wall = clock::since_1970().as_secs();
+    let session = |one: ConsoleSignIn| {
+        let at = |then: u64| now + Duration::from_secs(then.saturating_sub(wall));
+        (one.id, ConsoleSession { until: at(one.until), last: at(one.last), kept: at(one.until), notice: None })
+    };
+    store.map(|store| store.revive(token)).unwrap_or_default().into_iter().map(session).collect()
+}
+
 impl ConsoleSessions {
     /// Loads the open sessions of this token from the store, which drops all others. `token` is the
     /// operator's. Blocks if there is a store.
     pub(crate) fn new(token: &str, store: Option<SignIns>, now: Duration) -> Self {
         let token = key(token);
-        let wall = clock::since_1970().as_secs();
-        let revived = store.as_ref().map(|store| store.revive(token)).unwrap_or_default();
-        let session = |one: ConsoleSignIn| {
-            let at = |then: u64| now + Duration::from_secs(then.saturating_sub(wall));
-            (one.id, ConsoleSession { until: at(one.until), last: at(one.last), kept: at(one.until), notice: None })
-        };
-        let sessions = revived.into_iter().map(session).collect();
+        let sessions = revive(store.as_ref(), token, now);
         Self {
             store,
             inner: Mutex::new(ConsoleSessionsState { token, sessions, links: HashMap::new(), wrong: Vec::new() }),
         }
+    }
+
+    /// Loads the open sessions of the token from the store again, in place of all that are known.
+    /// Blocks.
+    pub(crate) fn read_again(&self, now: Duration) {
+        let mut inner = self.inner.lock();
+        inner.sessions = revive(self.store.as_ref(), inner.token, now);
     }
 
     /// Takes the operator's token after it was read again. A different token ends every session and

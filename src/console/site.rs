@@ -58,6 +58,11 @@ impl std::fmt::Debug for ConsoleSite {
 }
 
 impl ConsoleSite {
+    /// Reads the sign-ins that the daemon before has kept. Blocks.
+    pub(crate) fn read_sign_ins(&self) {
+        self.doors.read_again(clock::uptime());
+    }
+
     /// Makes the console for the listener's address `local`, behind a proxy with these hosts. Its
     /// streams end when `stop` fires.
     pub(crate) fn new(
@@ -68,7 +73,6 @@ impl ConsoleSite {
         tasks: TaskGroup,
         stop: CancellationToken,
     ) -> Self {
-        let origins: Vec<String> = allowed_hosts.iter().map(|host| format!("https://{host}")).collect();
         let (wrong, log) = (OperatorAction::WrongSignIn, operator.audit().clone());
         Self {
             operator,
@@ -76,7 +80,7 @@ impl ConsoleSite {
             wrong_sign_ins: WrongAttempts::new(wrong, log, tasks.clone(), stop.clone()),
             // The console admits its own hosts and their pages alone, even if the configuration
             // admits others on other listeners.
-            guard: HeadGuard::new(local, allowed_hosts, &origins, MAX_HEAD),
+            guard: HeadGuard::new(local, allowed_hosts, &[], MAX_HEAD).behind_tls_proxy(),
             base: format!("http://{local}").into(),
             places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),

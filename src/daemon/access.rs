@@ -50,7 +50,7 @@ impl SocketUsers {
 
     /// Sets mode and group of the socket's file so that the group, if one is configured, can
     /// connect, and otherwise our own user alone.
-    pub(super) fn open(&self, socket: &Path) -> io::Result<()> {
+    pub(crate) fn open(&self, socket: &Path) -> io::Result<()> {
         let mode = match self.gid {
             None => 0o600,
             Some(gid) => {

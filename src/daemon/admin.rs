@@ -1,11 +1,13 @@
 //! The admin socket: after a hello in each direction, a connection speaks MCP or the operator's
-//! methods. No method accepts a command line to execute.
+//! methods, or another process takes the daemon over. No method accepts a command line to execute.
 
 use std::future::poll_fn;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -17,20 +19,25 @@ use crate::base::budget::{BudgetRoom, ByteBudget};
 use crate::base::callers::CallerNumber;
 use crate::base::clock;
 use crate::base::tally::LogTally;
+use crate::config;
 use crate::config::source::guard;
 use crate::daemon::access::{SocketUserTable, SocketUsers, UNGREETED, operator_name, socket_callers};
 use crate::daemon::gateway::RunningGateway;
+use crate::daemon::handover::late::find_listener;
+use crate::daemon::handover::{self, TAKE_OVER};
+use crate::daemon::tokens::LiveTokens;
 use crate::gateway::answer::RequestAnswer;
 use crate::gateway::client::quota::QuotaKind;
 use crate::listener::callers::credentials::CallerAccess;
 use crate::listener::lobby::{AcceptedConnection, Lobby, LobbyConnection};
 use crate::listener::pieces::MessageSlices;
 use crate::listener::press::{BodyPace, PressedStream};
-use crate::operator::request::{MalformedRequest, ReloadParams, Request, RequestEffect};
-use crate::operator::views::{ConsoleLink, OperatorView, ReloadView};
-use crate::operator::{OperatorRefusal, Person, tool, tools};
-use crate::policy::OperatorAction;
-use crate::serve::lines;
+use crate::operator::request::{MalformedRequest, ReloadParams, Request, RequestEffect, VariablesParams};
+use crate::operator::views::{ConsoleLink, OperatorView, ReloadView, VariablesView};
+use crate::operator::{OperatorRefusal, Person, rekey, tool, tools};
+use crate::policy::{Caller, Digest, OperatorAction};
+use crate::serve::http_server::serve_passed;
+use crate::serve::lines::{self, LineClient};
 use crate::wire::code;
 use crate::wire::frame::{Frame, JsonBounds};
 use crate::wire::json::raw::RawJson;
@@ -43,12 +50,12 @@ pub(crate) mod proof;
 mod status;
 mod tokens;
 
-pub(crate) use self::hello::{HelloLine, encode_hello, published_socket};
+pub(crate) use self::hello::{HelloLine, encode_hello, encode_passing_hello, published_socket};
 pub(crate) use self::late::{is_retryable, serve_later};
 pub(crate) use self::proof::generate_code;
 pub(crate) use self::status::build_status;
 
-use self::hello::{HELLO, encode_accepting_hello, publish_address};
+use self::hello::{HELLO, HTTP, encode_accepting_hello, publish_address};
 use self::proof::PeerProof;
 use self::status::build_full_status;
 
@@ -99,14 +106,18 @@ pub(crate) fn serve(
     access: SocketUsers,
 ) -> impl Future<Output = ()> + Send {
     gateway.socket.get_or_init(|| path.clone());
+    *gateway.handover.admin.lock() = listener.as_fd().try_clone_to_owned().ok().map(|socket| (path.clone(), socket));
     let published = publish_address(&gateway, &path);
     async move {
-        accept(gateway, listener, access).await;
+        accept(Arc::clone(&gateway), listener, access).await;
         if let Some((address, state)) = published {
             address.remove(&state);
         }
-        // Another process may have removed the path already.
-        drop(std::fs::remove_file(path));
+        let handover = &gateway.handover;
+        if !handover.socket_is_taken.load(Ordering::Relaxed) && !handover.is_socket_kept.load(Ordering::Relaxed) {
+            // Another process may have removed the path already.
+            drop(std::fs::remove_file(path));
+        }
     }
 }
 
@@ -195,23 +206,49 @@ async fn serve_connection(
     if hello.profile.as_ref().is_some_and(unknown_profile) {
         return write.write_all(refuse("there is no profile with that name").as_bytes()).await;
     }
-    match hello.want.as_str() {
-        "mcp" | "admin" => {
-            let line = encode_accepting_hello(&hello, config.as_deref(), state.as_deref());
-            write.write_all(line.as_bytes()).await?;
-        }
-        other => {
-            let text = format!("this daemon serves \"mcp\" and \"admin\", not {other:?}");
-            return write.write_all(refuse(&text).as_bytes()).await;
-        }
+    if let Err(why) = check_want(&hello.want, &caller.caller) {
+        return write.write_all(refuse(&why).as_bytes()).await;
+    }
+    let passed = hello.origin.clone().and_then(|origin| Some((find_listener(gateway, &origin)?, origin)));
+    if hello.want == HTTP && passed.is_none() {
+        return write.write_all(refuse("no listener has the address of the request").as_bytes()).await;
+    }
+    let line = encode_accepting_hello(&hello, config.as_deref(), state.as_deref());
+    write.write_all(line.as_bytes()).await?;
+    if let (HTTP, Some((front, origin))) = (hello.want.as_str(), passed) {
+        // The client sends the request after this hello, so nothing was read ahead.
+        let stream = read.into_inner().reunite(write).map_err(io::Error::other)?;
+        Box::pin(serve_passed(&front, stream, origin, gateway.service.draining.clone())).await;
+        return Ok(());
+    }
+    if hello.want == TAKE_OVER {
+        // The client sends nothing before it has got files, so nothing was read ahead.
+        let stream = read.into_inner().reunite(write).map_err(io::Error::other)?;
+        return Box::pin(handover::giving::give(gateway, stream)).await;
     }
     let write = PressedStream::new(write, Arc::clone(&gateway.service.budget));
     if hello.want == "mcp" {
         let client = gateway.line_client(caller, hello.profile.map(Arc::from));
-        lines::serve(client, read, write, gateway.service.draining.clone()).await;
+        let client = LineClient { is_relay: hello.leaves, ..client };
+        Box::pin(lines::serve(client, read, write, gateway.service.draining.clone())).await;
         return Ok(());
     }
     serve_operator(gateway, read, write, &caller, proof).await
+}
+
+/// Checks that the daemon serves what a connection wants, and that its user may have it: only our
+/// own user may take the daemon over or pass requests on, neither root nor those of `[admin]`.
+///
+/// # Errors
+/// The text of the refusal.
+fn check_want(want: &str, caller: &Caller) -> Result<(), String> {
+    match want {
+        "mcp" | "admin" => Ok(()),
+        TAKE_OVER if !cfg!(target_os = "linux") => Err("only on Linux a daemon can be taken over".to_owned()),
+        TAKE_OVER | HTTP if caller.is_local() => Ok(()),
+        TAKE_OVER | HTTP => Err("only the user that runs this daemon may take it over".to_owned()),
+        other => Err(format!("this daemon serves \"mcp\" and \"admin\", not {other:?}")),
+    }
 }
 
 /// Reads the next request line, without its newline; returns `None` at the end of the connection.
@@ -374,9 +411,15 @@ async fn perform(
             tool::show(&gateway.service, &params.name, users).map(Box::new).map(OperatorView::Tool)
         }
         Request::Reload(params) => reload(gateway, &by.name, params).await,
+        Request::Variables(params) => Ok(OperatorView::Variables(compare_variables(params))),
         Request::Call(params) => call::call(gateway, caller, params).await,
         Request::LinkConsole(_) => create_console_link(gateway),
         Request::AddToken(_) | Request::Tokens(_) | Request::RevokeToken(_) => tokens::operate(gateway, request).await,
+        Request::Rekey(params) => {
+            let db = gateway.client_tokens.as_ref().map(LiveTokens::db);
+            let db = db.ok_or_else(|| OperatorRefusal::refused("this gateway keeps no state, so nothing is sealed"))?;
+            rekey::rekey(db, params).await.map(OperatorView::Rekeyed)
+        }
         _ => gateway.operator.desk().carry_out(request, by).await,
     }
 }
@@ -398,10 +441,37 @@ async fn reload(gateway: &RunningGateway, by: &str, params: &ReloadParams) -> Re
     plan.map(|plan| OperatorView::Reloaded(ReloadView { plan: plan.to_string() })).map_err(OperatorRefusal::Refused)
 }
 
+/// Compares the daemon's environment with that of a command. The values stay where they are.
+fn compare_variables(params: &VariablesParams) -> VariablesView {
+    let is_other = |(name, digest): &(&String, &Digest)| {
+        config::environment(name).is_none_or(|value| Digest::of(value.as_bytes()) != **digest)
+    };
+    let differing = params.digests.iter().filter(is_other).map(|(name, _)| name.clone());
+    VariablesView { differing: differing.collect() }
+}
+
 /// Creates a link that signs in to the console; a person who opens it is the operator.
 fn create_console_link(gateway: &RunningGateway) -> Result<OperatorView, OperatorRefusal> {
     let off = || OperatorRefusal::refused("the console is off; see `[console] listen`");
     let (link, life) = gateway.console.get().ok_or_else(off)?.link();
     let proxied = gateway.service.snapshots.load().config.console.allowed_hosts.first().cloned();
     Ok(OperatorView::ConsoleLink(ConsoleLink { link, seconds: life.as_secs(), proxied }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_user_takes_the_daemon_over() {
+        for (caller, may) in [
+            (Caller::local().clone(), true),
+            (Caller::user(0), false),
+            (Caller::user(1000), false),
+            (Caller::anyone().clone(), false),
+        ] {
+            assert!([TAKE_OVER, HTTP].iter().all(|want| check_want(want, &caller).is_ok() == may), "{caller:?}");
+            assert!(check_want("mcp", &caller).is_ok() && check_want("", &caller).is_err());
+        }
+    }
 }

@@ -149,6 +149,7 @@ impl RunningGateway {
             tls,
             tasks: self.supervised.tasks.clone(),
             is_for_peers: true,
+            successor: Arc::clone(&self.handover.late),
         });
         doors.peers.get_or_init(|| Arc::clone(&front));
         // Other replicas are served until the calls in flight have ended.

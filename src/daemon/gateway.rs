@@ -1,7 +1,5 @@
 //! Composition root: builds the gateway from a configuration and shuts it down in order.
 
-use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
@@ -26,7 +24,7 @@ use crate::daemon::client_access::session_limits;
 use crate::daemon::cluster;
 use crate::daemon::doors::{GatewayAddresses, GatewayListeners};
 use crate::daemon::own_places::find_protected_folders;
-use crate::daemon::systemd;
+use crate::daemon::succession::{HandoverState, PriorDaemon};
 use crate::daemon::tokens::{self, LiveTokens};
 use crate::gateway::client::admission::RequestAdmission;
 use crate::gateway::client::connected::ConnectedClients;
@@ -45,8 +43,7 @@ use crate::policy::{AuditEntry, Caller, OperatorAction};
 use crate::serve::lines::LineClient;
 use crate::serve::sessions::ClientSessions;
 use crate::store::approvals::Approvals;
-use crate::store::audit::{self, AuditLog, AuditOpenError, action::WrongAttempts};
-use crate::store::db::DbError;
+use crate::store::audit::{self, AuditLog, action::WrongAttempts};
 use crate::store::directory::StateDir;
 use crate::store::leases::Leases;
 use crate::store::logins::Logins;
@@ -65,8 +62,13 @@ use crate::upstream::spawner::IntakeLimits;
 pub(crate) use crate::store::approvals::SettingOwner;
 pub(crate) use crate::store::audit::{MAIN, new_chain_name};
 
+mod changes;
+mod end;
 mod records;
 mod reload;
+mod start_error;
+
+pub(crate) use self::start_error::{GatewayStartError, bind_error_advice, describe_bind_error};
 
 use self::records::{adopt_old_records, record_pin_changes};
 
@@ -102,52 +104,6 @@ impl std::fmt::Debug for ConfigSource {
     }
 }
 
-/// The reason why the gateway could not be built.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum GatewayStartError {
-    #[error("{0}")]
-    Config(String),
-    #[error("{key}: {}; {}", describe_bind_error(*address, source), bind_error_advice(key, *address, source))]
-    Listen {
-        /// The key of the configuration that sets the address.
-        key: &'static str,
-        address: SocketAddr,
-        #[source]
-        source: io::Error,
-    },
-    #[error("the access token in {dir}: {source}")]
-    Token {
-        dir: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    #[error(transparent)]
-    Audit(#[from] AuditOpenError),
-    #[error("the state directory: {0}")]
-    State(#[from] DbError),
-    #[error("metrics: {0}")]
-    Metrics(#[from] prometheus::Error),
-}
-
-/// Describes why an address cannot be listened on.
-pub(crate) fn describe_bind_error(address: SocketAddr, error: &io::Error) -> String {
-    if error.kind() == io::ErrorKind::AddrInUse {
-        format!("{address} is in use by another program")
-    } else {
-        format!("{address}: {error}")
-    }
-}
-
-/// Advises the operator about an address of the key `key` that cannot be listened on.
-pub(crate) fn bind_error_advice(key: &str, address: SocketAddr, error: &io::Error) -> String {
-    let other = format!("write another address in {key}");
-    if error.kind() == io::ErrorKind::AddrInUse {
-        format!("`ss -ltnp 'sport = :{}'` names the program: end it, or {other}", address.port())
-    } else {
-        other
-    }
-}
-
 /// A running gateway without listeners. Its owner adds HTTP, pipes and the admin socket.
 #[derive(Debug)]
 pub(crate) struct RunningGateway {
@@ -176,6 +132,7 @@ pub(crate) struct RunningGateway {
     /// Users of the admin socket; set once it is served.
     pub(super) users: OnceLock<SocketUserTable>,
     pub(super) socket: OnceLock<PathBuf>,
+    pub(crate) handover: HandoverState,
     reloading: Mutex<()>,
     times: StopTimes,
 }
@@ -192,7 +149,22 @@ impl RunningGateway {
         chain: &str,
         times: StopTimes,
     ) -> Result<Self, GatewayStartError> {
-        Self::build_as(GatewayRole::Serve, config, source, store, chain, times)
+        Self::build_as(GatewayRole::Serve, config, source, store, chain, times, None)
+    }
+
+    /// Builds the gateway of a daemon that takes over from `prior`. No upstream starts before
+    /// [`PriorDaemon::begun`] fires.
+    ///
+    /// # Errors
+    /// [`GatewayStartError`].
+    pub(crate) fn build_after(
+        prior: &PriorDaemon,
+        config: Config,
+        source: ConfigSource,
+        store: StateDir,
+        times: StopTimes,
+    ) -> Result<Self, GatewayStartError> {
+        Self::build_as(GatewayRole::Serve, config, source, Some(store), MAIN, times, Some(prior))
     }
 
     /// Builds a gateway that stands in for a daemon: it serves the lists that are known from the
@@ -206,7 +178,7 @@ impl RunningGateway {
         store: StateDir,
         times: StopTimes,
     ) -> Result<Self, GatewayStartError> {
-        Self::build_as(GatewayRole::StandIn, config, source, Some(store), "", times)
+        Self::build_as(GatewayRole::StandIn, config, source, Some(store), "", times, None)
     }
 
     /// Opens the audit log and the stores, then starts the upstreams and the gateway's tasks.
@@ -217,6 +189,7 @@ impl RunningGateway {
         store: Option<StateDir>,
         chain: &str,
         times: StopTimes,
+        prior: Option<&PriorDaemon>,
     ) -> Result<Self, GatewayStartError> {
         let metrics = Metrics::new()?;
         let serves = role == GatewayRole::Serve;
@@ -229,7 +202,12 @@ impl RunningGateway {
             _ => AuditLog::none(),
         };
         // If the audit log is not writable, the gateway starts too, and refuses calls.
-        drop(audit.record(AuditEntry::gateway("started", concat!("headend ", env!("CARGO_PKG_VERSION"))), true));
+        let version = concat!("headend ", env!("CARGO_PKG_VERSION"));
+        let started = prior.map_or_else(
+            || AuditEntry::gateway("started", version),
+            |prior| AuditEntry::gateway("took over", format!("{version} from {}", prior.name)),
+        );
+        drop(audit.record(started, true));
         let limits = &config.server.limits;
         let session_limits = session_limits(&config);
         let limits = limits.clone();
@@ -252,7 +230,8 @@ impl RunningGateway {
             }
             clock::advance_clock(latest);
         }
-        let is_daemon = chain == MAIN;
+        // A daemon before this one has done what the first one on a store does.
+        let is_daemon = chain == MAIN && prior.is_none();
         let restore_review = db.clone().map(|db| RestoreReview::open(db, is_daemon)).transpose()?;
         let leases = Leases::new(db.clone(), metrics.clone());
         let kept_logins = db.clone().filter(|_| source.remembers).map(Logins::new);
@@ -270,6 +249,7 @@ impl RunningGateway {
             leases: leases.clone(),
             times,
             marks: OwnerMarks::claim(store.as_ref().filter(|_| serves).map(StateDir::dir)),
+            prior: prior.map(|prior| prior.programs.clone()).unwrap_or_default(),
             role,
         };
         let keys =
@@ -290,7 +270,7 @@ impl RunningGateway {
         approvals.set_places(find_protected_folders(source.path.as_deref(), &source.files.lock(), state));
         let supervised = supervisor::start(config, parts).map_err(GatewayStartError::Config)?;
         if let Some(review) = restore_review.clone().filter(|_| is_daemon) {
-            supervised.tasks.spawn("restored", review.record(audit.clone()));
+            supervised.tasks.spawn("restored", review.run(audit.clone(), supervised.stop.clone()));
         }
         supervised.tasks.spawn("approvals", approvals.clone().run(supervised.stop.clone()));
         let approvals = Arc::new(approvals);
@@ -369,6 +349,7 @@ impl RunningGateway {
             addresses: OnceLock::new(),
             users: OnceLock::new(),
             socket: OnceLock::new(),
+            handover: HandoverState::default(),
             reloading: Mutex::new(()),
             times,
         })
@@ -392,52 +373,9 @@ impl RunningGateway {
             is_here: true,
             posts: None,
             drains: false,
+            is_relay: false,
             max_line_bytes: limits.body_bytes,
             max_uris: limits.uris_per_stream,
-        }
-    }
-
-    /// Shuts down in order, each step within a time limit: calls, clients, limits, upstreams, audit
-    /// log. When `hurry` fires, the waits for calls and for upstreams end at once.
-    pub(crate) async fn shut_down(&self, hurry: &CancellationToken) {
-        let times = self.times;
-        let drain_timeout = self.service.snapshots.load().config.server.drain_timeout;
-        systemd::notify_stopping(times.total(drain_timeout));
-        self.service.draining.cancel();
-        tokio::select! {
-            () = self.service.tasks.join() => {}
-            () = tokio::time::sleep(times.drain.min(drain_timeout)) => {
-                tracing::warn!("calls in flight are cancelled");
-            }
-            () = hurry.cancelled() => {}
-        }
-        if let Some(cluster) = &self.service.cluster {
-            cluster.leave().await;
-        }
-        self.service.giving_up.cancel();
-        self.service.tasks.stop();
-        // Bounded: a client that does not read its answer in time loses it.
-        drop(tokio::time::timeout(times.answers, self.service.tasks.join()).await);
-        let limiter = Arc::clone(&self.service.snapshots.load_full().limiter);
-        if tokio::time::timeout(times.records, self.service.leases.keep(&limiter)).await.is_err() {
-            tracing::warn!("limits are kept with their reserved amounts, not with the used ones: the disk is too slow");
-        }
-        self.supervised.stop.cancel();
-        tokio::select! {
-            () = self.supervised.tasks.join() => {}
-            () = tokio::time::sleep(times.upstreams()) => {
-                tracing::error!("an upstream did not end in time; headend ends without it");
-            }
-            () = hurry.cancelled() => {}
-        }
-        let closed = async {
-            self.sessions.settled().await;
-            // The audit log reports its own failures.
-            drop(self.service.audit.record(AuditEntry::gateway("stopped", ""), true).written().await);
-            self.service.audit.flush().await;
-        };
-        if tokio::time::timeout(times.records, closed).await.is_err() {
-            tracing::error!("the audit log did not take its last records in time");
         }
     }
 }

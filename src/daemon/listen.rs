@@ -15,6 +15,7 @@ use crate::config::{Config, MAX_HEADER_FIELD, ServerSettings};
 use crate::console::{self, ConsoleSessions, ConsoleSite};
 use crate::daemon::doors::{GatewayAddresses, room};
 use crate::daemon::gateway::{GatewayStartError, RunningGateway};
+use crate::daemon::inherited::{InheritedListener, InheritedSockets};
 use crate::daemon::scrape::MetricsPage;
 use crate::gateway::client::STATELESS;
 use crate::gateway::condition::{GatewayFault, conditions};
@@ -44,27 +45,29 @@ pub(crate) fn check_certificates(config: &Config) -> Result<(), String> {
 }
 
 impl RunningGateway {
-    /// Opens the HTTP listeners of the configuration and spawns their tasks, and a task that ends
-    /// idle sessions.
+    /// Opens the HTTP listeners of the configuration, as far as they are not among the `inherited`
+    /// sockets, and spawns their tasks, and a task that ends idle sessions. No connection is accepted
+    /// before `begun` fires.
     ///
     /// # Errors
     /// [`GatewayStartError`]. An address that cannot be bound fails before any listener is served.
-    pub(crate) async fn listen(&self) -> Result<GatewayAddresses, GatewayStartError> {
+    pub(crate) async fn listen(
+        &self,
+        inherited: &mut InheritedSockets,
+        begun: &CancellationToken,
+    ) -> Result<GatewayAddresses, GatewayStartError> {
         let config = Arc::clone(&self.service.snapshots.load().config);
         let mut addresses = GatewayAddresses::default();
         let mut listeners = Vec::new();
         for address in &config.server.listen {
-            listeners.push(bind(SERVER, *address).await?);
+            listeners.push(self.bind(SERVER, *address, true, inherited).await?);
         }
         let metrics = match config.metrics.listen {
-            Some(address) => Some(bind(METRICS, address).await?),
+            Some(address) => Some(self.bind(METRICS, address, true, inherited).await?),
             None => None,
         };
         let console = match config.console.listen {
-            Some(address) => {
-                let bound = console::bind(address, config.console.chosen).await;
-                Some(bound.map_err(|source| GatewayStartError::Listen { key: CONSOLE, address, source })?)
-            }
+            Some(address) => Some(self.bind(CONSOLE, address, config.console.chosen, inherited).await?),
             None => None,
         };
         let bound = listeners.iter().chain(&metrics).chain(&console).map(|(_, local)| local.port());
@@ -109,18 +112,20 @@ impl RunningGateway {
                 tls: tls_of_endpoints.clone(),
                 tasks: self.service.tasks.clone(),
                 is_for_peers: false,
+                successor: Arc::clone(&self.handover.late),
             });
             doors.fronts.lock().push(Arc::clone(&front));
-            self.service.tasks.spawn("listener", accept(front, listener, self.service.draining.clone()));
+            let accepting = accept(front, listener, self.service.draining.clone());
+            self.service.tasks.spawn("listener", serve_after(begun, &self.service.draining, accepting));
         }
         if let Some((listener, local)) = metrics {
             addresses.metrics = Some(local);
             let tls = if local.ip().is_loopback() { None } else { tls(&[HTTP1])? };
             addresses.are_metrics_secure = tls.is_some();
-            self.serve_pages(listener, local, &config, tls);
+            self.serve_pages((listener, local), &config, tls, begun);
         }
         if let Some((listener, local)) = console {
-            addresses.console = Some(self.serve_console(listener, local, &config.console.allowed_hosts)?);
+            addresses.console = Some(self.serve_console((listener, local), &config.console.allowed_hosts, begun)?);
         }
         let (sessions, draining) = (Arc::clone(&self.sessions), self.service.draining.clone());
         let (approvals, snapshots) = (Arc::clone(&self.service.approvals), Arc::clone(&self.service.snapshots));
@@ -144,9 +149,9 @@ impl RunningGateway {
     /// Builds the console and spawns its listener. Returns the console's base URL.
     fn serve_console(
         &self,
-        listener: TcpListener,
-        local: SocketAddr,
+        (listener, local): BoundListener,
         allowed_hosts: &[String],
+        begun: &CancellationToken,
     ) -> Result<Arc<str>, GatewayStartError> {
         let token = match &self.store {
             Some(store) => {
@@ -164,12 +169,19 @@ impl RunningGateway {
         self.service.console.get_or_init(|| base.to_string());
         self.logins.open(&base);
         let lobby = Lobby::new("console", console::ANONYMOUS, Some(self.service.metrics.clone()));
-        self.service.tasks.spawn("console", console::serve(console, listener, lobby));
+        let serving = console::serve(console, listener, lobby);
+        self.service.tasks.spawn("console", serve_after(begun, &self.service.draining, serving));
         Ok(base)
     }
 
     /// Spawns the listener for `/metrics`, `/healthz` and `/readyz`.
-    fn serve_pages(&self, listener: TcpListener, local: SocketAddr, config: &Config, tls: Option<ServerTls>) {
+    fn serve_pages(
+        &self,
+        (listener, local): BoundListener,
+        config: &Config,
+        tls: Option<ServerTls>,
+        begun: &CancellationToken,
+    ) {
         let page = Arc::new(MetricsPage {
             service: Arc::clone(&self.service),
             sessions: Arc::clone(&self.sessions),
@@ -198,13 +210,67 @@ impl RunningGateway {
         if let Some(doors) = self.doors.get() {
             doors.pages.get_or_init(|| (local, Arc::clone(&served)));
         }
-        // The pages are served until after the drain, so that a scraper sees the draining state.
-        let stop = self.service.giving_up.clone();
+        // The pages are served until after the drain, so that a scraper sees the draining state,
+        // unless another process serves them.
+        let (stop, given) = (self.service.giving_up.clone(), self.handover.given.clone());
+        let accepting = stop.child_token();
         let tasks = self.supervised.tasks.clone();
         let lobby = Lobby::for_operators("metrics", pages::CONNECTIONS, self.service.metrics.clone());
-        tasks.spawn("pages", pages::serve(listener, lobby, served, tasks.clone(), stop));
+        let serving = pages::serve(listener, lobby, served, tasks.clone(), accepting.clone(), stop);
+        tasks.spawn("pages", serve_after(begun, &self.service.draining, serving));
+        tasks.spawn("pages given", async move {
+            if accepting.run_until_cancelled(given.cancelled()).await.is_some() {
+                accepting.cancel();
+            }
+        });
+    }
+
+    /// Takes the inherited listener for an address, or binds one; returns it with its actual
+    /// address, which for the console's default may have another port. `key` names the setting in
+    /// the error. Keeps a duplicate for a process that takes over.
+    async fn bind(
+        &self,
+        key: &'static str,
+        address: SocketAddr,
+        is_chosen: bool,
+        inherited: &mut InheritedSockets,
+    ) -> Result<BoundListener, GatewayStartError> {
+        let failed = |source| GatewayStartError::Listen { key, address, source };
+        let listener = match inherited.take(key, address, is_chosen).map_err(failed)? {
+            Some(listener) => listener,
+            None => console::bind(address, is_chosen).await.map_err(failed)?.0,
+        };
+        let local = listener.local_addr().map_err(failed)?;
+        let duplicate = InheritedListener::duplicate(key, address, &listener).map_err(failed)?;
+        self.handover.sockets.lock().push(duplicate);
+        Ok((listener, local))
     }
 }
+
+/// Returns the future that serves a listener once `begun` fires, unless `draining` does before.
+fn serve_after<F: Future<Output = ()> + Send>(
+    begun: &CancellationToken,
+    draining: &CancellationToken,
+    serving: F,
+) -> impl Future<Output = ()> + Send + use<F> {
+    let (begun, draining) = (begun.clone(), draining.clone());
+    async move {
+        if draining.run_until_cancelled(begun.cancelled()).await.is_some() {
+            serving.await;
+        }
+    }
+}
+
+/// Returns the addresses of all HTTP listeners, each with the key of its setting.
+pub(crate) fn addresses_of(config: &Config) -> Vec<(&'static str, SocketAddr)> {
+    let server = config.server.listen.iter().map(|address| (SERVER, *address));
+    let metrics = config.metrics.listen.map(|address| (METRICS, address));
+    let console = config.console.listen.map(|address| (CONSOLE, address));
+    server.chain(metrics).chain(console).collect()
+}
+
+/// A listening socket and its actual address.
+type BoundListener = (TcpListener, SocketAddr);
 
 /// Creates the rules for request heads of the listener for metrics and health.
 pub(super) fn pages_guard(local: SocketAddr, server: &ServerSettings, is_tls: bool) -> HeadGuard {

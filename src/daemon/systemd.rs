@@ -25,6 +25,16 @@ pub(crate) fn notify_stopping(within: Duration) {
     tell(&[NotifyState::Stopping, NotifyState::ExtendTimeoutUsec(within)]);
 }
 
+/// Reports that this process is the main one of its service from now on.
+pub(crate) fn notify_own_process() {
+    notify_main_process(std::process::id());
+}
+
+/// Reports that another process is the main one of this process's service from now on.
+pub(crate) fn notify_main_process(pid: u32) {
+    tell(&[NotifyState::MainPid(pid)]);
+}
+
 /// Sends states to the service manager; a failure is only logged.
 fn tell(state: &[NotifyState<'_>]) {
     // `notify` does nothing without a service manager. A failure does not stop the daemon.

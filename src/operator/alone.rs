@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 use super::request::{AnswerParams, Request, RequestEffect, RevokeParams};
 use super::tokens::TokensView;
 use super::views::{ApprovalsView, EndedReviewView, GrantsView, OperatorView, RevokedGrants};
-use super::{OperatorRefusal, Person, pins, tokens};
+use super::{OperatorRefusal, Person, pins, rekey, tokens};
 use crate::base::local_time::local_minute;
 use crate::config::source::secret::Secret;
-use crate::config::{self, OperatorAccess};
+use crate::config::{self, OperatorAccess, SecretSettings};
 use crate::policy::consent::GrantView;
 use crate::policy::{AuditEntry, OperatorAction};
 use crate::store::approvals::beside;
@@ -21,18 +21,25 @@ use crate::store::audit::{CommandChain, action};
 use crate::store::db::{Db, DbError};
 use crate::store::pins::PinRegistry;
 use crate::store::restored::NOTHING_DUE;
-use crate::store::seal::KeySource;
+use crate::store::seal::{KeySource, key_id};
 
 pub(crate) use crate::store::db::wait_until_closed;
 pub(crate) use crate::store::directory::StateDir;
+pub(crate) use crate::store::disk::lock::StateLock;
 
-/// Opens a state directory, or creates it. `key` is the configured key that seals values; with
+/// Opens a state directory, or creates it. `keys` are the configured keys of sealed values; with
 /// `make`, a missing key is generated.
 ///
 /// # Errors
 /// If the directory or the key cannot be used.
-pub(crate) fn open_state(dir: PathBuf, key: Option<Secret>, make: bool) -> Result<StateDir, OperatorRefusal> {
-    StateDir::open(dir, KeySource { given: key, make }).map_err(OperatorRefusal::unusable)
+pub(crate) fn open_state(dir: PathBuf, keys: SecretSettings, make: bool) -> Result<StateDir, OperatorRefusal> {
+    let SecretSettings { key, previous_key } = keys;
+    StateDir::open(dir, KeySource { given: key, previous: previous_key, make }).map_err(OperatorRefusal::unusable)
+}
+
+/// Returns the id that sealed values of this key have.
+pub(crate) fn id_of_key(key: &Secret) -> Option<String> {
+    key_id(key)
 }
 
 /// The operator's service for a state directory without a daemon. If the directory has no database
@@ -137,6 +144,7 @@ fn answer_without_store(request: &Request) -> Result<OperatorView, OperatorRefus
         Request::RevokeToken(params) => Err(tokens::no_such_token(&params.name)),
         Request::Approval(_) => Err(unknown()),
         Request::Answer(_) => Err(OperatorRefusal::refused("no approval is open")),
+        Request::Rekey(_) => Err(OperatorRefusal::refused("there is no store yet, so nothing is sealed")),
         _ => Err(without_daemon()),
     }
 }
@@ -149,6 +157,7 @@ const fn is_possible(request: &Request) -> bool {
             | Request::Answer(_)
             | Request::ApprovePins(_)
             | Request::RejectPins(_)
+            | Request::Rekey(_)
             | Request::Review(_)
             | Request::Revoke(_)
             | Request::RevokeToken(_)
@@ -242,6 +251,7 @@ impl OfflineStore {
             Request::RevokeToken(params) => {
                 self.runtime.block_on(tokens::revoke(&self.db, params)).map(OperatorView::TokenRevoked)
             }
+            Request::Rekey(params) => self.runtime.block_on(rekey::rekey(&self.db, params)).map(OperatorView::Rekeyed),
             Request::Review(_) => {
                 let ended = self.db.end_restore_review().run_now().map_err(OperatorRefusal::unusable)?;
                 let time = ended.ok_or_else(|| OperatorRefusal::refused(NOTHING_DUE))?;

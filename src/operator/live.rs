@@ -89,13 +89,15 @@ impl LiveBackend {
             | Request::Challenge(_)
             | Request::LinkConsole(_)
             | Request::Prove(_)
+            | Request::Rekey(_)
             | Request::Reload(_)
             | Request::Status(_)
             | Request::AddToken(_)
             | Request::RevokeToken(_)
             | Request::Tokens(_)
             | Request::Tool(_)
-            | Request::Tools(_) => Err(OperatorRefusal::refused("the gateway itself cannot do that")),
+            | Request::Tools(_)
+            | Request::Variables(_) => Err(OperatorRefusal::refused("the gateway itself cannot do that")),
         }
     }
 

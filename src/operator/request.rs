@@ -2,10 +2,13 @@
 //! only the console makes.
 #![expect(clippy::wildcard_enum_match_arm, reason = "most requests have no subject and no number")]
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use self::RequestEffect::{Act, Elsewhere, Look};
 use super::pins::{PinDecision, PinKind};
+use super::rekey::RekeyParams;
 use crate::login::authorize::LoginCallback;
 use crate::policy::{Digest, OperatorAction};
 use crate::wire::json::raw::RawJson;
@@ -130,6 +133,8 @@ requests! {
         PinTexts(PinItems) = "pins.show", Look;
         Reload(ReloadParams) = "reload", Elsewhere;
         Restart(NameParams) = "restart", Act(OperatorAction::Restart);
+        /// Seals the values of the store anew with the present key.
+        Rekey(RekeyParams) = "secrets.rekey", Act(OperatorAction::Rekey);
         Status(NoParams) = "status", Look;
         /// Keeps the digest of a client's token.
         AddToken(AddTokenParams) = "tokens.add", Act(OperatorAction::TokenAdd);
@@ -137,6 +142,8 @@ requests! {
         RevokeToken(NameParams) = "tokens.revoke", Act(OperatorAction::TokenRevoke);
         Tools(ToolsParams) = "tools", Look;
         Tool(NameParams) = "tools.show", Look;
+        /// Compares the daemon's environment with that of a command.
+        Variables(VariablesParams) = "variables", Look;
     }
     console {
         /// Answers several approvals as they were shown.
@@ -334,6 +341,13 @@ pub(crate) struct ReloadParams {
     pub(crate) dry_run: bool,
     /// Another configuration file to try, for `dry_run`.
     pub(crate) config: Option<std::path::PathBuf>,
+}
+
+/// Environment variables of a command, with the digests of their values.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct VariablesParams {
+    pub(crate) digests: BTreeMap<String, Digest>,
 }
 
 #[derive(Clone, Debug)]

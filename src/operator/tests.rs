@@ -7,6 +7,7 @@ use strum::VariantArray as _;
 use tempfile::TempDir;
 
 use super::alone::OfflineOperator;
+use super::rekey::RekeyParams;
 use super::request::*;
 use super::status::StatusView;
 use super::*;
@@ -260,6 +261,7 @@ fn each_action_without_a_daemon_leaves_one_record() {
         Request::AddToken(token),
         Request::RevokeToken(NameParams { name: name.clone() }),
         Request::RevokeToken(NameParams { name }),
+        Request::Rekey(RekeyParams::default()),
     ];
     for request in requests_of_the_console("abcd").into_iter().chain(more) {
         let outcome = alone.perform(&request);
@@ -275,6 +277,7 @@ fn each_action_without_a_daemon_leaves_one_record() {
                 | OperatorAction::PinsReject
                 | OperatorAction::TokenAdd
                 | OperatorAction::TokenRevoke
+                | OperatorAction::Rekey
         ) && !matches!(request, Request::AnswerMany(_));
         assert_eq!(all.len() - before, usize::from(is_possible), "{request:?}: {outcome:?}");
         if is_possible {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::logins::{BegunLoginView, FinishedLoginView, LogoutView, OpenedLogin};
 use super::logs::LogView;
 use super::pins::{DecidedPinsView, PinDecisionResult, PinView, PinsView};
+use super::rekey::RekeyView;
 use super::status::StatusView;
 use super::tokens::{RevokedTokenView, TokenView, TokensView};
 use super::tool::ToolDetail;
@@ -38,6 +39,7 @@ pub(crate) enum OperatorView {
     Pin(Box<PinView>),
     PinsDecided(DecidedPinsView),
     Restarted(Box<RestartedUpstream>),
+    Rekeyed(RekeyView),
     LoginBegun(Box<BegunLoginView>),
     #[serde(skip)]
     LoginOpened(Box<OpenedLogin>),
@@ -52,6 +54,7 @@ pub(crate) enum OperatorView {
     Tool(Box<ToolDetail>),
     Challenged(ChallengeView),
     Reloaded(ReloadView),
+    Variables(VariablesView),
     /// Result of a call, exactly as the server sent it.
     Raw(RawJson),
     Empty {},
@@ -94,6 +97,10 @@ impl OperatorView {
             Self::Pin(pin) => format!("state: {}", pin.state.into_str()),
             Self::PinsDecided(decided) => format!("decided: {}", decided.decided),
             Self::Restarted(restarted) => format!("state: {}", restarted.state),
+            Self::Rekeyed(rekeyed) if rekeyed.lost_count > 0 => {
+                return Err(format!("sealed: {}, without a key: {}", rekeyed.sealed, rekeyed.lost_count));
+            }
+            Self::Rekeyed(rekeyed) => format!("sealed: {}", rekeyed.sealed),
             Self::LoginBegun(begun) => format!("issuer: {}", begun.issuer),
             Self::LoginOpened(opened) => format!("issuer: {}", opened.begun.issuer),
             Self::LoggedIn(done) => format!("issuer: {}", done.issuer),
@@ -171,6 +178,12 @@ pub(crate) struct ConsoleLink {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct ChallengeView {
     pub(crate) needed: bool,
+}
+
+/// The environment variables that are unset in the daemon, or have other values there.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct VariablesView {
+    pub(crate) differing: Vec<String>,
 }
 
 /// The changes that a reload made or would make, as text.

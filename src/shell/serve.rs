@@ -9,6 +9,7 @@ pub(crate) mod feed;
 pub mod front;
 pub(crate) mod http_response;
 pub mod http_server;
+pub mod late;
 pub(crate) mod legacy_sse;
 pub mod lines;
 pub(crate) mod listening;

@@ -75,6 +75,7 @@ fi
 id headend
 stat -c '%a %U' $file | grep -x '644 root'
 for path in /usr/lib/systemd/system/headend.service /usr/lib/systemd/user/headend.service /usr/lib/tmpfiles.d/headend.conf \
+  /usr/lib/systemd/system/headend.socket /usr/lib/systemd/user/headend.socket \
   /usr/share/man/man1/headend.1* /usr/share/man/man1/headend-approve.1* /usr/share/bash-completion/completions/headend \
   /usr/share/zsh/vendor-completions/_headend /usr/share/fish/vendor_completions.d/headend.fish; do
   test -s $path || { echo "missing: $path"; exit 1; }

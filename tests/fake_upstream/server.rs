@@ -202,7 +202,15 @@ impl FakeServer {
         if let Some(extensions) = self.patches().get("extensions") {
             offers["extensions"] = extensions.clone();
         }
+        if self.patches()["subscribes"] == true {
+            offers["resources"]["subscribe"] = json!(true);
+        }
         offers
+    }
+
+    /// Returns the instructions in the patch file, of any type; an empty text without them.
+    fn instructions(&self) -> Value {
+        self.patches().get("instructions").cloned().unwrap_or_else(|| json!(""))
     }
 
     /// Returns whether the server answers with 503 for now.
@@ -396,7 +404,7 @@ impl FakeServer {
         Ok(FakeReply::of(json!({
             "supportedVersions": [MODERN],
             "capabilities": self.offers(),
-            "instructions": self.patches()["instructions"].as_str().unwrap_or_default(),
+            "instructions": self.instructions(),
             "_meta": {"io.modelcontextprotocol/serverInfo": info},
         })))
     }
@@ -418,7 +426,7 @@ impl FakeServer {
         Ok(FakeReply::of(json!({
             "protocolVersion": revision,
             "capabilities": capabilities,
-            "instructions": self.patches()["instructions"].as_str().unwrap_or_default(),
+            "instructions": self.instructions(),
             "serverInfo": {"name": self.args.name, "version": "1.0.0"},
         })))
     }

@@ -151,13 +151,15 @@ pub(crate) fn prompt(params: &Value) -> Result<FakeReply, FakeError> {
     Ok(FakeReply::of(json!({"messages": [{"role": "user", "content": {"type": "text", "text": said}}]})))
 }
 
-/// Answers `resources/read` for any document below `fx://doc/`, and with the contents in the `reads`
-/// of the patch file.
+/// Answers `resources/read` for any document below `fx://doc/`, and with the content in the `reads`
+/// of the patch file, under the URI that was asked for if it has none.
 pub(crate) fn read(patches: &Value, params: &Value, modern: bool) -> Result<FakeReply, FakeError> {
     let uri = params["uri"].as_str().unwrap_or_default();
     if let Some(content) = patches["reads"].get(uri) {
         let mut content = content.clone();
-        content["uri"] = json!(uri);
+        if content["uri"].is_null() {
+            content["uri"] = json!(uri);
+        }
         return Ok(FakeReply::of(json!({"contents": [content]})));
     }
     if !uri.starts_with("fx://doc/") {

@@ -21,6 +21,7 @@ mod bounds;
 mod issuers;
 mod pages;
 mod proxied;
+mod rekey;
 mod restored;
 
 /// A daemon in front of one server that requires a login, and that server's log.

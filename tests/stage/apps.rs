@@ -5,12 +5,14 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use crate::stage::browser::Browser;
 use crate::stage::harness::{Gateway, GatewaySetup};
 use crate::stage::mcp::{ClientEra, Mcp};
 use crate::stage::process::eventually;
 use crate::stage::steps::{abuse, approvals, consent};
 use crate::stage::upstream::{Fake, InputLog, Patch};
 
+mod attacks;
 mod handed;
 mod views;
 
@@ -186,7 +188,7 @@ fn a_bare_name_leads_to_the_one_tool_that_is_meant_and_to_no_copy() {
 #[test]
 fn a_call_by_a_bare_name_is_asked_about_and_recorded_under_its_canonical_name() {
     let rule = "[[policy.rules]]\nid = \"ask\"\neffect = \"ask\"\ntools = [\"a__extra_0000\"]\n";
-    let (gateway, logs) = two_servers(rule);
+    let (gateway, logs) = two_servers(&format!("[console]\nlisten = \"127.0.0.1:0\"\n{rule}"));
     let mut with = client(&gateway, ClientEra::Modern, host(false));
     assert_eq!(consent::reason(&with.call("extra_0000", json!({}))), "awaiting_approval");
     assert_eq!(logs[0].count("tools/call"), 0);
@@ -204,6 +206,8 @@ fn a_call_by_a_bare_name_is_asked_about_and_recorded_under_its_canonical_name() 
         let bare = |line: &&str| line.contains("called by its bare name") && line.contains("\"a__extra_0000\"");
         records().lines().filter(bare).filter(|line| line.contains("\"decision\"")).count() >= 2
     });
+    let page = Browser::signed_in(&gateway).get("/decisions").text();
+    assert!(page.contains("rule matches; called by its bare name"), "{page}");
     // By its exposed name it is a call like any other.
     consent::reason(&with.call("a__extra_0000", json!({"n": 2})));
     let open = approvals::open(&gateway.world);

@@ -89,6 +89,25 @@ fn a_changed_text_reaches_no_client_before_its_approval() {
 }
 
 #[test]
+fn instructions_of_any_type_and_size_leave_their_server_at_work() {
+    let long = format!("{}\u{202e}{}", "a\n".repeat(1 << 20), "# headend".repeat(1000));
+    for instructions in [json!(7), json!(["Use it"]), json!({"text": "Use it"}), json!(true), json!(long)] {
+        let setup = GatewaySetup::new();
+        let patch = Patch::new(&setup);
+        patch.write(&json!({"instructions": instructions}));
+        let gateway = setup.fake("fx", &patch.of(Fake::stdio("both"))).start();
+        gateway.wait_for_tools(&["fx__echo"]);
+        for era in ClientEra::BOTH {
+            let text = told(&gateway, era).0;
+            let is_told = text.contains("Server `fx`");
+            assert!(is_told == instructions.is_string() && text.len() < 4 << 10, "{} bytes: {text}", text.len());
+            assert!(!text.contains('\u{202e}'), "{text}");
+            assert!(text.lines().all(|line| line != "a"), "each line is quoted: {text}");
+        }
+    }
+}
+
+#[test]
 fn texts_of_untrusted_and_unseen_servers_stay_away_and_long_ones_are_cut() {
     let setup = GatewaySetup::new();
     let patch = Patch::new(&setup);

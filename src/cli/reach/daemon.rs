@@ -120,6 +120,16 @@ pub(in crate::cli) fn connect(
     Err(DaemonUnavailable::Silent(CommandFailure::new(UNAVAILABLE, text)))
 }
 
+/// Connects to the socket at that path, and exchanges hellos.
+///
+/// # Errors
+/// [`DaemonUnavailable`], each with exit code 69.
+pub(in crate::cli) fn connect_at(path: &Path, want: &str) -> Result<DaemonConnection, DaemonUnavailable> {
+    let told = |error: std::io::Error| CommandFailure::new(UNAVAILABLE, format!("{}: {error}", path.display()));
+    let stream = UnixStream::connect(path).map_err(|error| DaemonUnavailable::Silent(told(error)))?;
+    greet(stream, path, want, None)
+}
+
 /// Returns true if a daemon of the user `peer` may receive the client's data: our own user, root,
 /// or the user that owns the runtime directory of the system service.
 fn is_trusted(peer: u32, own: u32, system: Option<u32>) -> bool {

@@ -44,8 +44,21 @@ impl FileVersion {
     /// # Errors
     /// The reason why the file is unchanged.
     pub(in crate::cli) fn replace(&self, path: &Path, after: Option<&str>, most: u64) -> io::Result<()> {
+        self.replace_behind(path, after, most, |error| error, || Ok(()))
+    }
+
+    /// Replaces the file as [`Self::replace`] does. Calls `first` when the new file is written and
+    /// only has to be renamed; an error of it leaves the old one. `failed` converts errors.
+    pub(in crate::cli) fn replace_behind<E>(
+        &self,
+        path: &Path,
+        after: Option<&str>,
+        most: u64,
+        failed: impl Fn(io::Error) -> E,
+        first: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
         let is_same = || Ok(Self::read(path, most)? == *self);
-        replace(path, self.text.is_some(), after, &is_same)
+        replace(path, self.text.is_some(), after, &is_same, failed, first)
     }
 }
 
@@ -61,30 +74,42 @@ pub(in crate::cli) fn exchange(path: &Path, before: Option<&str>, after: &str) -
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(before.is_none()),
         Err(error) => Err(error),
     };
-    replace(&path, before.is_some(), Some(after), &is_same)
+    replace(&path, before.is_some(), Some(after), &is_same, |error| error, || Ok(()))
 }
 
-/// Writes the new text beside the file and renames it, or removes the file, if it `is_same`.
-fn replace(path: &Path, is_there: bool, after: Option<&str>, is_same: &dyn Fn() -> io::Result<bool>) -> io::Result<()> {
+/// Writes the new text beside the file, calls `first`, and renames it or removes the file, if it
+/// `is_same` before and after the call.
+fn replace<E>(
+    path: &Path,
+    is_there: bool,
+    after: Option<&str>,
+    is_same: &dyn Fn() -> io::Result<bool>,
+    failed: impl Fn(io::Error) -> E,
+    first: impl FnOnce() -> Result<(), E>,
+) -> Result<(), E> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     remove_remains(folder);
     // The name begins with a dot, so that `conf.d` skips the file.
     let fresh = folder.join(format!("{FRESH}{}", std::process::id()));
     step();
-    let written = after.map_or(Ok(()), |after| write(path, &fresh, is_there, after)).and_then(|()| {
-        if !is_same()? {
-            return Err(io::Error::other("the file changed in the meantime; run the command again"));
-        }
+    let check = || match is_same()? {
+        true => Ok(()),
+        false => Err(io::Error::other("the file changed in the meantime; run the command again")),
+    };
+    let exchange = || {
+        check()?;
         step();
         if after.is_some() { fs::rename(&fresh, path) } else { fs::remove_file(path) }
-    });
+    };
+    let written = after.map_or(Ok(()), |after| write(path, &fresh, is_there, after)).and_then(|()| check());
+    let written = written.map_err(&failed).and_then(|()| first()).and_then(|()| exchange().map_err(&failed));
     if written.is_err() {
         // The first error is returned; a failed clean-up changes nothing about it.
         drop(fs::remove_file(&fresh));
     }
     written?;
     step();
-    File::open(folder)?.sync_all()
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
 }
 
 /// Beginning of the names of new files, before the number of the process.

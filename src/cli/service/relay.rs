@@ -58,7 +58,9 @@ impl RelayLink {
         let failed = |error: io::Error| CommandFailure::new(SOFTWARE, format!("the admin socket: {error}"));
         daemon.stream.set_nonblocking(true).map_err(failed)?;
         let (read, write) = UnixStream::from_std(daemon.stream).map_err(failed)?.into_split();
-        Ok(Self::of(read, write))
+        // A daemon that is ending says so right after its hello.
+        let behind_hello = io::Cursor::new(daemon.reader.buffer().to_vec());
+        Ok(Self::of(behind_hello.chain(read), write))
     }
 
     /// Spawns a task in which the gateway serves MCP, and returns the link to it.

@@ -1,6 +1,6 @@
 //! The command `headend serve`: runs the daemon.
 
-use std::io::{ErrorKind, IsTerminal as _};
+use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,16 +11,19 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::exit::{CONFIG, OK, SOFTWARE, TEMPFAIL, USAGE};
 use crate::cli::reach::source;
 use crate::cli::reach::source::CommandConfig;
+use crate::cli::service::bound::{BoundDaemon, hold};
+use crate::cli::service::take_over;
 use crate::cli::words::options::{CommonOptions, LogFormatOption};
 use crate::cli::words::output::{CommandFailure, print};
 use crate::config;
 use crate::config::ClientAuth;
 use crate::config::source::guard;
-use crate::daemon::access::SocketUsers;
-use crate::daemon::admin;
+use crate::daemon::activation::ActivatedSockets;
 use crate::daemon::doors::GatewayAddresses;
 use crate::daemon::file_watch::FileWatch;
-use crate::daemon::gateway::{GatewayStartError, MAIN, RunningGateway, SettingOwner, StopTimes, now, or_never};
+use crate::daemon::gateway::{RunningGateway, StopTimes, now, or_never};
+use crate::daemon::inherited::InheritedSockets;
+use crate::daemon::listen::addresses_of;
 use crate::daemon::systemd;
 use crate::operator::alone::StateDir;
 use crate::telemetry::logs;
@@ -30,6 +33,9 @@ pub(in crate::cli) struct ServeArgs {
     /// Add an upstream without a file: a URL, or a command line. May be repeated.
     #[arg(long = "upstream", value_name = "NAME=TARGET")]
     upstreams: Vec<String>,
+    /// Take over from the running daemon, which keeps serving until this one does
+    #[arg(long)]
+    take_over: bool,
 }
 
 /// Keeps this process's memory, which contains tokens, out of core files and away from other
@@ -45,10 +51,12 @@ pub(in crate::cli) fn close_memory() {
 
 pub(in crate::cli) fn run(common: &CommonOptions, args: &ServeArgs) -> Result<u8, CommandFailure> {
     let begun = now();
+    // First: no thread may run while the environment changes.
+    let activated = ActivatedSockets::take();
     close_memory();
     let loaded = source::load(common, &args.upstreams)?;
     let _guard = start_logs(common, &loaded.config.log)?;
-    block_on(StopTimes::DAEMON, serve(common, loaded, !args.upstreams.is_empty(), begun))
+    block_on(StopTimes::DAEMON, serve(common, loaded, args, activated, begun))
 }
 
 /// Starts logging. The command line and the environment take precedence over the configuration.
@@ -73,10 +81,10 @@ pub(in crate::cli) fn start_logs(
 ///
 /// # Errors
 /// As the command; 70 if the system refuses threads.
-pub(in crate::cli) fn block_on(
+pub(in crate::cli) fn block_on<T>(
     times: StopTimes,
-    command: impl Future<Output = Result<u8, CommandFailure>>,
-) -> Result<u8, CommandFailure> {
+    command: impl Future<Output = Result<T, CommandFailure>>,
+) -> Result<T, CommandFailure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -106,31 +114,51 @@ pub(in crate::cli) fn warn(loaded: &CommandConfig, inline: bool) {
 async fn serve(
     common: &CommonOptions,
     loaded: CommandConfig,
-    inline: bool,
+    args: &ServeArgs,
+    activated: ActivatedSockets,
     begun: Instant,
 ) -> Result<u8, CommandFailure> {
     // First: until now a signal, SIGHUP too, ends the process without a shutdown.
     let mut signals = DaemonSignals::watch()?;
-    warn(&loaded, inline);
+    warn(&loaded, !args.upstreams.is_empty());
     let embedded = loaded.embedded;
     let server = &loaded.config.server;
     let wants_token =
         matches!(server.auth, ClientAuth::Token { .. }) && server.jwt.as_ref().is_none_or(|jwt| jwt.with_tokens);
+    if args.take_over && loaded.config.cluster.is_some() {
+        return Err(CommandFailure::new(
+            CONFIG,
+            "--take-over is not for replicas of a [cluster]; restart one replica after the other without it",
+        ));
+    }
     let store = source::open_store(&loaded.config)?;
-    let lock = tokio::select! {
-        lock = store.lock() => lock.map_err(|error| CommandFailure::new(TEMPFAIL, error))?,
-        () = signals.end() => return Ok(OK),
+    let predecessor = if args.take_over { take_over::find(common, &loaded.config, &store)? } else { None };
+    let (gateway, addresses) = if let Some(daemon) = predecessor {
+        tokio::select! {
+            opened = take_over::open(common, loaded, store, daemon) => opened?,
+            // Nothing has been started yet, and the daemon goes on.
+            () = signals.end() => return Ok(OK),
+        }
+    } else {
+        let lock = tokio::select! {
+            lock = store.lock() => lock.map_err(|error| CommandFailure::new(TEMPFAIL, error))?,
+            () = signals.end() => return Ok(OK),
+        };
+        let admin = source::own_socket(common, &loaded.config.admin);
+        let mut sockets = activated.assign(&addresses_of(&loaded.config), admin.as_deref());
+        let (gateway, addresses) = Box::pin(open(common, loaded, store, &mut sockets)).await?;
+        hold(&gateway, lock);
+        (gateway, addresses)
     };
-    // The system releases the lock when the process ends. It must outlive this function, since a
-    // thread may still write to the state directory.
-    Box::leak(Box::new(lock));
-    let (gateway, addresses) = Box::pin(open(common, loaded, store)).await?;
     let endpoints = addresses.endpoints.clone();
     // If stdout is a pipe without a reader, the write blocks; the daemon must still be able to end.
     let announced = tokio::task::spawn_blocking(move || announce(&addresses, embedded, wants_token));
     tokio::select! {
         announced = announced => {
             announced.map_err(|error| CommandFailure::new(SOFTWARE, format!("stdout: {error}")))??;
+            if args.take_over {
+                systemd::notify_own_process();
+            }
             systemd::notify_ready();
             gateway.service.metrics.started(now().duration_since(begun));
             tracing::info!(?endpoints, "serving");
@@ -143,45 +171,19 @@ async fn serve(
 }
 
 /// Builds the gateway on a state directory whose lock is held, and opens its listeners and the
-/// admin socket.
+/// admin socket, except the `inherited` ones.
 ///
 /// # Errors
-/// 70, 75 or 78, see [`start_failure`].
+/// As [`BoundDaemon::bind`].
 async fn open(
     common: &CommonOptions,
     loaded: CommandConfig,
     store: StateDir,
+    inherited: &mut InheritedSockets,
 ) -> Result<(Arc<RunningGateway>, GatewayAddresses), CommandFailure> {
-    let socket = source::own_socket(common, &loaded.config.admin);
-    let host_command = source::host_command(common, &loaded.config.admin, loaded.source.path.as_deref());
-    let access = SocketUsers::of(&loaded.config.admin).map_err(|why| CommandFailure::new(CONFIG, why))?;
-    // The store is used even if upstreams of the command line keep nothing in it, since the token
-    // must survive a restart.
-    let config = loaded.config;
-    let gateway =
-        RunningGateway::build(config, loaded.source, Some(store), MAIN, StopTimes::DAEMON).map_err(start_failure)?;
-    let gateway = Arc::new(gateway);
-    gateway.service.host_command.get_or_init(|| host_command);
-    gateway.service.approvals.keep_operator(SettingOwner::Daemon);
-    let addresses = gateway.listen().await.map_err(start_failure)?;
-    if let Some(path) = socket {
-        match admin::bind(&path, &access).await {
-            Ok(listener) => {
-                let serving = admin::serve(Arc::clone(&gateway), listener, path, access);
-                gateway.service.tasks.spawn("admin socket", serving);
-            }
-            Err(error) if admin::is_retryable(&error) => {
-                let serving = admin::serve_later(Arc::clone(&gateway), path, access, error);
-                gateway.service.tasks.spawn("admin socket", serving);
-            }
-            Err(error) => {
-                // No system accepts this path, so the configuration is wrong.
-                let code = if error.kind() == ErrorKind::InvalidInput { CONFIG } else { TEMPFAIL };
-                return Err(CommandFailure::new(code, format!("admin socket {}: {error}", path.display())));
-            }
-        }
-    }
-    Ok((gateway, addresses))
+    let daemon = Box::pin(BoundDaemon::bind(common, loaded, store, None, inherited)).await?;
+    daemon.gateway.service.approvals.end_approvals_of_earlier_daemons();
+    Ok(daemon.serve_admin_socket())
 }
 
 /// Opens a daemon as `serve` does, on the stage of a test, with the configuration file `file`.
@@ -196,8 +198,12 @@ pub(crate) async fn open_on_stage(
     let told = |failure: CommandFailure| (failure.code, failure.text);
     let loaded = source::load(&common, &[]).map_err(told)?;
     warn(&loaded, false);
-    let store = source::open_store(&loaded.config).map_err(told)?;
-    Box::pin(open(&common, loaded, store)).await.map_err(told)
+    let mut store = source::open_store(&loaded.config).map_err(told)?;
+    if headend_shell::stage::replicas::installed().is_some() {
+        // The replicas of a stage share the directory of replicas alone.
+        store = store.in_cluster(None);
+    }
+    Box::pin(open(&common, loaded, store, &mut InheritedSockets::default())).await.map_err(told)
 }
 
 /// The signals that the daemon handles.
@@ -226,20 +232,15 @@ impl DaemonSignals {
             _ = self.interrupt.recv() => {}
         }
     }
-}
 
-/// Maps the error to an exit code: 78 for a wrong configuration, 75 for a directory or address that
-/// may be usable at a later start, 70 for a defect.
-pub(in crate::cli) fn start_failure(error: GatewayStartError) -> CommandFailure {
-    let code = match error {
-        GatewayStartError::Config(_) => CONFIG,
-        GatewayStartError::Listen { .. }
-        | GatewayStartError::Token { .. }
-        | GatewayStartError::Audit(_)
-        | GatewayStartError::State(_) => TEMPFAIL,
-        GatewayStartError::Metrics(_) => SOFTWARE,
-    };
-    CommandFailure::new(code, error)
+    /// Waits for any of the signals. At a command, SIGHUP is the end of its terminal.
+    pub(in crate::cli) async fn any(&mut self) {
+        tokio::select! {
+            _ = self.hangup.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 /// Prints the gateway's addresses for people and scripts. The token is printed only on a terminal.
@@ -253,7 +254,7 @@ fn announce(addresses: &GatewayAddresses, embedded: bool, wants_token: bool) -> 
     if embedded {
         text.push_str("no configuration found: serving the built-in demo servers time, notes and lab\n");
     }
-    let terminal = std::io::stdout().is_terminal();
+    let terminal = io::stdout().is_terminal();
     let token_file = addresses.token_file.as_ref().filter(|_| wants_token);
     if let (Some(path), true) = (token_file, terminal)
         && let Ok(token) = guard::read_regular(path, guard::MAX_KEY)
@@ -287,7 +288,8 @@ fn curl(endpoint: &str, authorization: &str, method: &str, name: Option<&str>, p
     )
 }
 
-/// Handles SIGHUP and file changes by a reload, until SIGTERM or SIGINT arrives.
+/// Handles SIGHUP and file changes by a reload, until SIGTERM or SIGINT arrives, or another process
+/// has taken over.
 async fn until_stopped(gateway: &Arc<RunningGateway>, signals: &mut DaemonSignals) {
     let mut watch = gateway.source.path.is_some().then(FileWatch::default);
     loop {
@@ -306,6 +308,7 @@ async fn until_stopped(gateway: &Arc<RunningGateway>, signals: &mut DaemonSignal
             }
             _ = signals.terminate.recv() => return,
             _ = signals.interrupt.recv() => return,
+            () = gateway.handover.given.cancelled() => return,
         }
     }
 }

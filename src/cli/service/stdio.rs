@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::door::{DaemonTarget, LineServer};
 use super::ends::EndSignals;
-use super::{relay, serve};
+use super::{bound, relay, serve};
 use crate::cli::exit::{CONFIG, OK, USAGE};
 use crate::cli::reach::source;
 use crate::cli::reach::source::CommandConfig;
@@ -94,7 +94,7 @@ async fn stand_in(
 ) -> Result<u8, CommandFailure> {
     let times = StopTimes::PIPE;
     let store = source::open_store(&loaded.config)?;
-    let gateway = RunningGateway::stand_in(loaded.config, loaded.source, store, times).map_err(serve::start_failure)?;
+    let gateway = RunningGateway::stand_in(loaded.config, loaded.source, store, times).map_err(bound::start_failure)?;
     Box::pin(relay::stand_in(door, gateway, profile.as_deref(), patience, times)).await
 }
 
@@ -137,7 +137,7 @@ async fn alone(
     let store = if inline { None } else { Some(source::open_store(&loaded.config)?) };
     let presence = store.as_ref().map(|store| store.announce()).transpose();
     let gateway = RunningGateway::build(loaded.config, loaded.source, store, &new_chain_name(), times)
-        .map_err(serve::start_failure)?;
+        .map_err(bound::start_failure)?;
     gateway.service.approvals.keep_operator(SettingOwner::Alone);
     match presence {
         Ok(presence) => drop(presence.map(|presence| gateway.service.presence.set(presence))),

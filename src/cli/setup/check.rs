@@ -10,6 +10,7 @@ use crate::config::{
     Config, UpstreamSettings, find_doubts, preflight, show, warn_of_dropped_instructions, warn_of_silent_programs,
 };
 use crate::mcp::version::Era;
+use crate::operator::alone::StateDir;
 use crate::wire::foreign;
 
 #[derive(Clone, Copy, Debug, Args)]
@@ -43,11 +44,12 @@ pub(in crate::cli) fn run(common: &CommonOptions, args: CheckArgs) -> Result<u8,
     };
     let silent = warn_of_silent_programs(config, is_modern);
     let warnings = loaded.warnings.iter().map(ToString::to_string).chain(preflight(config));
+    let keys = store.as_ref().ok().and_then(Option::as_ref).map(StateDir::doubt_keys).unwrap_or_default();
     // Another user may run `serve`, so a store that this user cannot use is only a warning.
     let warnings = warnings.chain(store.err().map(|refused| refused.text));
     let mut told: Vec<String> = Vec::new();
     let silent = silent.into_iter().chain(warn_of_dropped_instructions(config));
-    for warning in warnings.chain(silent).chain(find_doubts(config, known.as_deref())) {
+    for warning in warnings.chain(keys).chain(silent).chain(find_doubts(config, known.as_deref())) {
         if !told.contains(&warning) {
             complain(&format!("warning: {}", foreign::line(&warning)));
             told.push(warning);

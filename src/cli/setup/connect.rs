@@ -5,20 +5,23 @@
 //! replaced as a whole or not at all. While servers move, headend's file is written first, so that
 //! at each moment every server is in one of the two files.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use crate::cli::exit::{CONFIG, NO, OK, TEMPFAIL, USAGE};
+use crate::cli::exit::{CONFIG, OK, TEMPFAIL, USAGE};
+use crate::cli::reach::daemon::DaemonConnection;
 use crate::cli::reach::source;
-use crate::cli::setup::hosts::{HOSTS, HostFolders, KnownHost};
+use crate::cli::setup::edit::find_daemon;
+use crate::cli::setup::hosts::{HOSTS, KnownHost};
 use crate::cli::setup::import::{HostServers, ImportTarget, MovableServers};
-use crate::cli::setup::switch;
 use crate::cli::words::meant::suggest_names;
 use crate::cli::words::options::CommonOptions;
-use crate::cli::words::output::{CommandFailure, complain, follow, print};
+use crate::cli::words::output::{CommandFailure, complain, print};
 use crate::cli::words::screen::{Column, Screen};
-use crate::cli::words::terminal;
+use crate::operator::request::{Request, VariablesParams};
+use crate::operator::views::VariablesView;
 use crate::wire::digest::Digest;
 use crate::wire::foreign;
 
@@ -27,13 +30,16 @@ mod diff;
 mod edit;
 mod entry;
 mod file;
+mod host_edit;
 mod record;
 #[cfg(test)]
 mod tests;
 
-use self::edit::{EntryMembers, ListText, redacted};
+use self::config_edit::{ConfigChange, SwitchedUpstreams};
+use self::edit::{EntryMembers, ListText};
 use self::file::EditedFile;
-use self::record::{ConnectRecord, ConnectRecords, MovedServer};
+use self::host_edit::{HostEdit, folders, refused};
+use self::record::{ConnectRecord, MovedServer};
 
 /// Name of the entry in hosts.
 const ENTRY: &str = "headend";
@@ -61,8 +67,8 @@ pub(in crate::cli) struct ConnectArgs {
     /// host's.
     #[arg(long = "move")]
     moves: bool,
-    /// Move servers whose secrets the host's file has too: keep each secret in a file that only you
-    /// can read.
+    /// Move servers with secrets in variables and headers too: keep each secret in a file that only
+    /// you can read.
     #[arg(long, requires = "moves")]
     take_secrets: bool,
     /// Show the change, and make none.
@@ -91,20 +97,6 @@ pub(in crate::cli) struct DisconnectArgs {
     yes: bool,
 }
 
-/// A host's file that is connected or disconnected.
-struct HostEdit {
-    host: &'static KnownHost,
-    home: PathBuf,
-    keys: Vec<&'static str>,
-    file: EditedFile,
-    servers: HostServers,
-    records: ConnectRecords,
-    /// What an earlier `connect` did, and the text of the file before it.
-    record: Option<(ConnectRecord, Option<String>)>,
-    /// Name of the entry for headend.
-    entry: String,
-}
-
 /// Runs `headend connect`.
 pub(in crate::cli) fn run(common: &CommonOptions, args: &ConnectArgs) -> Result<u8, CommandFailure> {
     let Some(name) = &args.host else { return list() };
@@ -125,16 +117,6 @@ fn find(name: &str) -> Result<&'static KnownHost, CommandFailure> {
         let known = HOSTS.iter().map(|host| host.id).collect::<Vec<_>>().join(", ");
         CommandFailure::new(USAGE, format!("no host `{}` is known{meant}\nKnown are: {known}", foreign::line(name)))
     })
-}
-
-/// Reads the directories of hosts' files.
-fn folders() -> Result<HostFolders, CommandFailure> {
-    HostFolders::from_environment().ok_or_else(|| CommandFailure::new(USAGE, "$HOME is not set"))
-}
-
-/// Wraps the reason why nothing was changed.
-fn refused(why: impl std::fmt::Display) -> CommandFailure {
-    CommandFailure::new(NO, why)
 }
 
 /// Returns the file of a host, and the directory that it must lie in.
@@ -199,82 +181,29 @@ fn list() -> Result<u8, CommandFailure> {
     print(&format!("{table}\n{}", screen.paragraph(next)))
 }
 
-impl HostEdit {
-    /// Reads a host's file and what an earlier `connect` did to it.
-    ///
-    /// # Errors
-    /// 1 if the file is not edited: by its host, or since that would not be safe.
-    fn read(host: &'static KnownHost, path: &Path, root: &Path) -> Result<Self, CommandFailure> {
-        if !host.is_edited {
-            let KnownHost { id, title, .. } = host;
-            let why =
-                format!("headend does not edit the file of {title}; `headend connect {id} --print` prints the entry");
-            return Err(refused(why));
-        }
-        let file = EditedFile::read(host, path, root).map_err(refused)?;
-        let mut keys = host.list.to_vec();
-        // opencode since version 2, where `mcp` has other members beside the list.
-        let names = ListText::new(path, file.text(), &["mcp", "servers"]).and_then(|list| list.names());
-        if host.list == ["mcp"] && names.is_ok_and(|names| !names.is_empty() && !names.contains(&"type".to_owned())) {
-            keys.push("servers");
-        }
-        ListText::new(path, file.text(), &keys).map_err(refused)?;
-        let home = folders()?.home;
-        let servers = HostServers::read(path, file.text(), &home).map_err(refused)?;
-        let records = ConnectRecords::find()?;
-        let record = records.load(host.id, path)?;
-        let entry = servers.of_headend().next().unwrap_or(ENTRY).to_owned();
-        Ok(Self { host, home, keys, file, servers, records, record, entry })
+/// Leaves servers in their host whose variables have no value, or another one, in the daemon.
+fn leave_by_daemon(servers: &mut MovableServers, daemon: &mut DaemonConnection) {
+    let read = |name: &String| Some((name.clone(), Digest::of(source::environment(name)?.as_bytes())));
+    let digests: BTreeMap<_, _> = servers.moved.iter().flat_map(|server| &server.variables).filter_map(read).collect();
+    if digests.is_empty() {
+        return;
     }
-
-    /// Begins to edit the list in the file.
-    fn list(&self) -> Result<ListText<'_>, CommandFailure> {
-        ListText::new(&self.file.shown, self.file.text(), &self.keys).map_err(refused)
-    }
-
-    fn moved(&self) -> &[MovedServer] {
-        self.record.as_ref().map(|(record, _)| record.moved.as_slice()).unwrap_or_default()
-    }
-
-    /// Returns the text of the file as it would be without headend: the old one if nothing else
-    /// has changed, else the present one without the entry and with the moved servers. `None` for
-    /// no file.
-    fn without_headend(&self) -> Result<Option<String>, String> {
-        let record = self.record.as_ref();
-        if let Some((_, before)) = record.filter(|(record, _)| record.is_after(self.file.text())) {
-            return Ok(before.clone());
+    let all = digests.keys().cloned().collect();
+    let asked = daemon.ask(&Request::Variables(VariablesParams { digests }));
+    // A daemon of an older version cannot say.
+    let differing: Vec<String> = asked.map_or(all, |VariablesView { differing }| differing);
+    for server in std::mem::take(&mut servers.moved) {
+        let names: Vec<&str> =
+            server.variables.iter().filter(|name| differing.contains(name)).map(String::as_str).collect();
+        if names.is_empty() {
+            servers.moved.push(server);
+            continue;
         }
-        let mut list = ListText::new(&self.file.shown, self.file.text(), &self.keys)?;
-        let names = list.names()?;
-        for server in self.moved().iter().filter(|server| !names.contains(&server.name)) {
-            list.insert(&server.name, server.after.as_deref(), &server.text)?;
-        }
-        list.remove(record.map_or(&self.entry, |(record, _)| &record.entry))?;
-        if record.is_some_and(|(record, _)| record.made_list) {
-            list.remove_empty_list()?;
-        }
-        let after = list.finish()?;
-        Ok(self.file.is_there().then_some(after))
-    }
-
-    /// Shows the changes of headend's file and of the host's file without secrets, and asks whether
-    /// they are to be made; returns false for a dry run.
-    fn confirm(&self, changes: &[(&Path, &str, &str)], dry_run: bool, yes: bool) -> Result<bool, CommandFailure> {
-        for (path, old, new) in changes.iter().filter(|(_, old, new)| old != new) {
-            // In headend's own file the names of keys say nothing about what is secret.
-            let is_host = *path == self.file.shown;
-            let hides = |keys: &[&str], value: &str| self.servers.hides(if is_host { keys } else { &[] }, value);
-            let change = match (redacted(path, old, &hides), redacted(path, new, &hides)) {
-                (Some(old), Some(new)) => diff::text(Screen::of_stdout(), &old, &new),
-                _ => "    (not shown, since it could hold a secret)\n".to_owned(),
-            };
-            follow(&format!("{}\n{change}\n", foreign::line(&path.display().to_string())))?;
-        }
-        if !dry_run && !yes && !terminal::is_here() {
-            return Err(CommandFailure::new(USAGE, "nobody is at a terminal to answer; --yes makes the change"));
-        }
-        let is_wanted = dry_run || yes || terminal::ask("Make this change?")?;
-        if is_wanted { Ok(!dry_run) } else { Err(refused("nothing was changed")) }
+        let names = names.join(", ");
+        let why = format!(
+            "the running daemon does not have {names} as it is here; restart it with that value, and run the command again"
+        );
+        servers.leave(&server.name, &why);
     }
 }
 
@@ -285,73 +214,103 @@ fn connect(
     edit: &HostEdit,
     members: &EntryMembers,
 ) -> Result<u8, CommandFailure> {
-    let shown = edit.file.shown.display();
-    let target = if args.moves { read_target(common)? } else { ImportTarget::default() };
-    let folder = args.take_secrets.then(|| edit.records.secrets());
-    let convert = || edit.servers.convert(&edit.home, &target, folder.as_deref());
-    let mut servers = if args.moves { convert() } else { MovableServers::default() };
-    let mut list = edit.list()?;
-    let names = list.names().map_err(refused)?;
-    list.put(&edit.entry, members).map_err(refused)?;
-    let mut moved: Vec<MovedServer> = edit.moved().iter().filter(|old| !names.contains(&old.name)).cloned().collect();
-    let count = moved.len();
-    while let Some(server) = servers.moved.get(moved.len() - count).cloned() {
-        match list.remove(&server.name) {
-            Ok(text) => {
-                let at = names.iter().position(|name| *name == server.name).and_then(|at| at.checked_sub(1));
-                let after = at.and_then(|at| names.get(at).cloned());
-                let (upstream, was_on) = (server.upstream, server.present == Some(true));
-                moved.push(MovedServer { name: server.name, upstream, was_on, text: text.unwrap_or_default(), after });
-            }
-            Err(why) => servers.leave_at(moved.len() - count, &why),
-        }
+    let (KnownHost { id, title, .. }, shown) = (edit.host, edit.file.shown.display());
+    if edit.entry.is_none() && edit.list.names().iter().any(|name| name == ENTRY) {
+        return Err(refused(format!(
+            "`{ENTRY}` is another server in {shown}; rename it there, and run the command again"
+        )));
     }
+    let entry = edit.entry.clone().unwrap_or_else(|| ENTRY.to_owned());
+    let mut target = ImportTarget::default();
+    let (mut daemon, mut servers) = (None, MovableServers::default());
+    if args.moves {
+        target = read_target(common)?;
+        daemon = find_daemon(common, &target.path)?;
+        let secrets = args.take_secrets.then(|| edit.records.secrets());
+        servers = edit.servers.convert(&edit.home, &target, secrets.as_deref());
+        daemon.iter_mut().for_each(|daemon| leave_by_daemon(&mut servers, daemon));
+    }
+    let mut list = edit.list.clone();
+    list.put(&entry, members).map_err(refused)?;
+    let new = edit.take_out(&mut servers, &mut list);
+    let now = new.iter().map(|server| foreign::line(&server.name)).collect::<Vec<_>>().join(", ");
+    let moved = edit.absent().chain(&new).cloned().collect();
     let after = list.finish().map_err(refused)?;
     let (addition, told) = servers.addition(&edit.servers, &target);
-    let extended = if addition.is_empty() { None } else { Some(target.with_addition(&addition).map_err(refused)?) };
+    let off = servers.moved.iter().filter(|server| server.present == Some(false));
+    let switches = SwitchedUpstreams { names: off.map(|server| server.upstream.clone()).collect(), on: true };
+    let changes = config_edit::plan(&target, &addition, &switches).map_err(refused)?;
     if !servers.left.is_empty() {
         complain(&format!("these servers stay in {shown}:{}", servers.left.concat()));
     }
-    let KnownHost { id, title, .. } = edit.host;
-    if after == edit.file.text() && servers.moved.is_empty() {
+    if after == edit.file.text() {
         return print(&format!("{title} is connected already: {shown}\n"));
     }
-    let before = target.text().unwrap_or_default();
-    let own = (&*target.path, before, extended.as_deref().unwrap_or(before));
-    if !edit.confirm(&[own, (&*edit.file.shown, edit.file.text(), &*after)], args.dry_run, args.yes)? {
+    if !edit.confirm(&changes, &after, args.dry_run, args.yes)? {
         return Ok(OK);
     }
-    let had_list = edit.list()?.has_list();
+    let earlier = edit.record.as_ref().map(|(record, before)| (record, before.as_deref()));
     let record = ConnectRecord {
         file: edit.file.shown.clone(),
-        entry: edit.entry.clone(),
+        entry,
         after: Digest::of(after.as_bytes()).hex(),
-        made_list: edit.record.as_ref().map_or(!had_list, |(record, _)| record.made_list),
+        made_list: earlier.map_or(!edit.list.had_list(), |(record, _)| record.made_list),
         moved,
         config: Some(target.path.clone())
             .filter(|_| args.moves)
-            .or_else(|| edit.record.as_ref().and_then(|(record, _)| record.config.clone())),
+            .or_else(|| earlier.and_then(|(record, _)| record.config.clone())),
     };
-    for (path, secret) in servers.moved.iter().flat_map(|server| &server.secrets) {
-        record::write(path, Some(&format!("{secret}\n")))?;
-    }
-    edit.records.save(id, &record, edit.without_headend().map_err(refused)?.as_deref())?;
-    let plan = if addition.is_empty() { String::new() } else { config_edit::extend(common, &target, &addition)? };
-    for server in servers.moved.iter().filter(|server| server.present == Some(false)) {
-        switch::run(common, &server.upstream, true)?;
-    }
-    edit.file.replace(Some(&after)).map_err(refused)?;
+    let variables: BTreeSet<&str> =
+        servers.moved.iter().flat_map(|server| &server.variables).map(String::as_str).collect();
+    let is_daemon_asked = daemon.is_some();
+    let lock = edit.lock()?;
+    let before = edit.without_headend().map_err(refused)?;
+    let (mut plan, mut is_added) = (String::new(), false);
+    let replaced = edit.file.replace(Some(&after), || {
+        for (path, secret) in servers.moved.iter().flat_map(|server| &server.secrets) {
+            record::write(path, Some(&format!("{secret}\n")))?;
+        }
+        edit.records.save(id, &edit.file.shown, Some((&record, before.as_deref())))?;
+        let put = config_edit::put_in_force(common, &target, &changes, daemon, &switches);
+        plan = put.or_else(|failure| edit.records.save(id, &edit.file.shown, earlier).and(Err(failure)))?;
+        is_added = !changes.is_empty();
+        Ok(())
+    });
+    drop(lock);
+    replaced.map_err(|failure| {
+        let next = format!("\nheadend's file has {now} too: run the command again, or they run twice");
+        CommandFailure { text: failure.text + if is_added { &next } else { "" }, ..failure }
+    })?;
     told.iter().for_each(|text| complain(text));
-    let moved = format!("moved to {}: {}{plan}\n", target.path.display(), record.moved.len() - count);
-    let moved = if args.moves { &*moved } else { "" };
-    print(&format!(
-        "{title} starts headend now: {shown}\n{moved}Restart {title}. `headend disconnect {id}` undoes it.\n"
-    ))
+    let screen = Screen::of_stdout();
+    let mut out = screen.paragraph(&format!("{title} starts headend now: {shown}"));
+    if !now.is_empty() {
+        out.push_str(&screen.paragraph(&format!("moved to {}: {now}{plan}", target.path.display())));
+    }
+    if !is_daemon_asked && !variables.is_empty() {
+        let names = variables.into_iter().collect::<Vec<_>>().join(", ");
+        out.push_str(&screen.paragraph(&format!("headend reads {names} from its environment: set it where it starts")));
+    }
+    print(&(out + &screen.paragraph(&format!("Restart {title}. `headend disconnect {id}` undoes it."))))
 }
 
 /// Reads headend's own files.
 fn read_target(common: &CommonOptions) -> Result<ImportTarget, CommandFailure> {
     ImportTarget::read(source::find_writable_file(common)?).map_err(|why| CommandFailure::new(CONFIG, why))
+}
+
+/// Plans to disable upstreams in headend's files, and connects to the daemon if there is any.
+fn switch_off(
+    common: &CommonOptions,
+    switches: &SwitchedUpstreams,
+) -> Result<(ImportTarget, Vec<ConfigChange>, Option<DaemonConnection>), CommandFailure> {
+    if switches.names.is_empty() {
+        return Ok(Default::default());
+    }
+    let target = read_target(common)?;
+    let daemon = find_daemon(common, &target.path)?;
+    let changes = config_edit::plan(&target, "", switches).map_err(refused)?;
+    Ok((target, changes, daemon))
 }
 
 /// Runs `headend disconnect`: takes the entry out of the host's file, puts moved servers back, and
@@ -360,32 +319,48 @@ pub(in crate::cli) fn disconnect(common: &CommonOptions, args: &DisconnectArgs) 
     let host = find(&args.host)?;
     let (path, root) = place(host, args.scope)?;
     let edit = HostEdit::read(host, &path, &root)?;
-    let (title, shown) = (host.title, path.display());
-    if edit.record.is_none() && edit.servers.of_headend().next().is_none() {
+    let (KnownHost { id, title, .. }, shown) = (host, path.display());
+    if edit.record.is_none() && edit.entry.is_none() {
         return Err(refused(format!("{title} is not connected: no entry for headend is in {shown}")));
     }
     let after = edit.without_headend().map_err(refused)?;
-    let others = edit.records.others(host.id, &path);
+    let others: Vec<ConnectRecord> = edit.records.all().into_iter().filter(|record| record.file != path).collect();
     let is_ours = |server: &&MovedServer| {
-        let mut elsewhere = others.iter().flat_map(|record| &record.moved);
-        !server.was_on && !elsewhere.any(|other| other.upstream == server.upstream)
+        !server.was_on && !others.iter().flat_map(|record| &record.moved).any(|other| other.upstream == server.upstream)
     };
-    let ours: Vec<&MovedServer> = edit.moved().iter().filter(is_ours).collect();
+    let names: Vec<String> = edit.moved().iter().filter(is_ours).map(|server| server.upstream.clone()).collect();
+    let switches = SwitchedUpstreams { names, on: false };
     let config = edit.record.as_ref().and_then(|(record, _)| record.config.clone());
     let common = &CommonOptions { config: common.config.clone().or(config), ..common.clone() };
-    let target = if ours.is_empty() { ImportTarget::default() } else { read_target(common)? };
+    // The host gets its servers back also if headend's file is in disorder.
+    let (target, changes, daemon) = switch_off(common, &switches).unwrap_or_else(|failure| {
+        complain(&format!("{}\n{} stay in headend: disable them there", failure.text, switches.names.join(", ")));
+        Default::default()
+    });
     let text = after.as_deref().unwrap_or_default();
-    if !edit.confirm(&[(&*path, edit.file.text(), text)], args.dry_run, args.yes)? {
+    if !edit.confirm(&changes, text, args.dry_run, args.yes)? {
         return Ok(OK);
     }
+    let lock = edit.lock()?;
     if after.as_deref() != edit.file.is_there().then(|| edit.file.text()) {
-        edit.file.replace(after.as_deref()).map_err(refused)?;
+        edit.file.replace(after.as_deref(), || Ok(()))?;
     }
-    for server in ours.iter().filter(|server| target.has(&server.upstream)) {
-        switch::run(common, &server.upstream, false)?;
+    let plan = config_edit::put_in_force(common, &target, &changes, daemon, &switches)?;
+    edit.records.save(id, &path, None)?;
+    drop(lock);
+    let screen = Screen::of_stdout();
+    let mut out = screen.paragraph(&format!("{title} no longer starts headend: {shown}"));
+    let back: Vec<_> = edit.absent().map(|server| foreign::line(&server.name)).collect();
+    if !back.is_empty() {
+        out.push_str(&screen.paragraph(&format!("put back: {}", back.join(", "))));
     }
-    edit.records.forget(host.id, &path)?;
-    let back = edit.moved().len();
-    let back = if back > 0 { format!("put back: {back}\n") } else { String::new() };
-    print(&format!("{title} no longer starts headend: {shown}\n{back}Restart {title}.\n"))
+    for server in edit.moved().iter().filter(|server| edit.list.names().contains(&server.name)) {
+        let name = foreign::line(&server.name);
+        out.push_str(&screen.paragraph(&format!("not put back: {name}: the file has another server of that name")));
+    }
+    if !changes.is_empty() {
+        let names = switches.names.join(", ");
+        out.push_str(&screen.paragraph(&format!("disabled in {}: {names}{plan}", target.path.display())));
+    }
+    print(&(out + &screen.paragraph(&format!("Restart {title}."))))
 }

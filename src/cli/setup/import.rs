@@ -45,7 +45,7 @@ use self::names::ImportNames;
 use self::parts::{GivenValue, LaunchParts};
 use self::policy::{ExistingPolicy, SilentDefault};
 use self::secrets::KnownSecrets;
-pub(in crate::cli) use self::single::SingleServer;
+pub(in crate::cli) use self::single::{SingleServer, SingleTable};
 pub(in crate::cli) use self::started::{HostServerEntry, in_one_form, started};
 use self::stated::{HostServerSettings, HostSettings};
 use self::value::ImportError;

@@ -3,16 +3,14 @@
 use clap::Args;
 use toml_edit::{DocumentMut, Key};
 
-use crate::cli::exit::{CONFIG, NO};
-use crate::cli::reach::source;
+use crate::cli::exit::CONFIG;
 use crate::cli::setup::add::confirm;
-use crate::cli::setup::edit::{FileEdit, find_daemon};
+use crate::cli::setup::edit::{FileEdit, UpstreamFile};
 use crate::cli::setup::switch::lines_as_in;
-use crate::cli::words::meant::suggest_names;
 use crate::cli::words::options::CommonOptions;
 use crate::cli::words::output::{CommandFailure, print};
 use crate::cli::words::screen::Screen;
-use crate::config::source::guard;
+use crate::config::show;
 use crate::wire::foreign;
 
 #[derive(Clone, Debug, Args)]
@@ -26,31 +24,22 @@ pub(in crate::cli) struct RemoveArgs {
 
 /// Runs the command.
 pub(in crate::cli) fn run(common: &CommonOptions, args: &RemoveArgs) -> Result<u8, CommandFailure> {
-    let loaded = source::load(common, &[])?;
-    let none = || CommandFailure::new(NO, "there is no configuration file; `headend init` writes one");
-    let main = loaded.config.path.clone().ok_or_else(none)?;
-    let daemon = find_daemon(common, &main)?;
-    let (mut names, shown) = (Vec::new(), foreign::line(&args.name));
-    for path in std::iter::once(&main).chain(&loaded.config.also) {
-        let failed =
-            |error: &dyn std::fmt::Display| CommandFailure::new(CONFIG, format!("{}: {error}", path.display()));
-        let text = guard::read(path).map_err(|error| failed(&error))?;
-        let whole: toml::Table = text.parse().map_err(|error: toml::de::Error| failed(&error))?;
-        let Some(upstreams) = whole.get("upstreams").and_then(toml::Value::as_table) else { continue };
-        names.extend(upstreams.keys().cloned());
-        let Some(table) = upstreams.get(&args.name) else { continue };
-        let after = without(&text, &args.name).map_err(|error| failed(&error))?;
-        let gone = toml::to_string(table).map_err(|error| failed(&error))?;
-        print(&format!("{}: [upstreams.{shown}]\n{}", path.display(), foreign::block(&gone)))?;
-        confirm(args.yes, &format!("Remove {shown}?"))?;
-        let edit = FileEdit { main: &main, path, before: Some(&text), after: &after };
-        let plan = edit.put_in_force(daemon, None, |_| {})?;
-        let stays = "its pins, grants and login stay in the state directory";
-        let removed = Screen::of_stdout().paragraph(&format!("removed {shown} from {}{plan}", path.display()));
-        return print(&format!("{removed}{stays}\n"));
-    }
-    let meant = suggest_names(&args.name, names);
-    Err(CommandFailure::new(NO, format!("no configuration file has an upstream `{shown}`{meant}")))
+    let UpstreamFile { main, path, text, config, daemon } = UpstreamFile::find(common, &args.name)?;
+    let (shown, at) = (foreign::line(&args.name), path.display());
+    let failed = |error: &dyn std::fmt::Display| CommandFailure::new(CONFIG, format!("{at}: {error}"));
+    let after = without(&text, &args.name).map_err(|error| failed(&error))?;
+    let whole: toml::Table = text.parse().map_err(|error: toml::de::Error| failed(&error))?;
+    let stated = whole.get("upstreams").and_then(|upstreams| upstreams.get(&args.name)?.as_table());
+    let mut known = config.upstreams.iter().chain(&config.disabled);
+    let known = known.find(|upstream| upstream.name.as_str() == args.name);
+    let table = known.zip(stated).map_or_else(String::new, |(known, stated)| show::stated(known, stated));
+    print(&format!("{}\n{}", foreign::line(&at.to_string()), foreign::block(&table)))?;
+    confirm(args.yes, &format!("Remove {shown}?"))?;
+    let edit = FileEdit { main: &main, path: &path, before: Some(&text), after: &after };
+    let plan = edit.put_in_force(daemon, None, |_| {})?;
+    let screen = Screen::of_stdout();
+    let stays = "its pins, grants and login stay in the state directory";
+    print(&(screen.paragraph(&format!("removed {shown} from {at}{plan}")) + &screen.paragraph(stays)))
 }
 
 /// Takes the table of an upstream, with the comment directly above it, out of a text. All other

@@ -138,6 +138,12 @@ fn the_server_is_checked() {
             "t:3: server.auth.tokens.b: a token of fewer than 16 characters can be guessed; make one with `openssl",
         ),
         ("a short key", "[secrets]\nkey={file=\"/k\"}\n", "t:2: secrets.key: a key of fewer than 32 characters"),
+        ("a short old key", "[secrets]\nprevious-key={file=\"/k\"}\n", "previous-key: a key of fewer than 32"),
+        (
+            "one key twice",
+            "[secrets]\nkey=\"0123456789abcdef0123456789abcdef\"\nprevious-key=\"0123456789abcdef0123456789abcdef\"\n",
+            "t:3: secrets.previous-key: is the same key as `key`",
+        ),
         ("a key of two", "[secrets]\nkey={file=\"/k\",env=\"K\"}\n", "exactly one of `env`, `file` and `credential`"),
         ("a number as a token", "[server.auth]\ntokens={a=1}\n", "write a string or where to find it"),
         (
@@ -632,39 +638,18 @@ fn profiles_are_checked() {
 }
 
 #[test]
-fn a_cluster_without_what_it_needs_is_refused() {
-    let key = "[secrets]\nkey={file=\"/a/file/with/a/name/that/is/long/enough\"}\n[cluster]\n";
-    let url = "store={env=\"S\",prefix=\"postgres://db.example\"}\n";
-    let with = |rest: &str| format!("{key}{url}{rest}");
-    let rows = [
-        ("no key", format!("[cluster]\n{url}name=\"a\"\n"), "cluster: needs `key` in [secrets]"),
-        ("no store", format!("{key}name=\"a\"\n"), "cluster: needs `store`"),
-        ("no name", with(""), "cluster: needs `name`"),
-        ("a name", with("name=\"a b\"\n"), "cluster.name: must be"),
-        ("a store", format!("{key}name=\"a\"\nstore={{env=\"S\"}}\n"), "cluster.store: must be a URL such as"),
-        ("a wait", with("name=\"a\"\nstore-wait=\"2h\"\n"), "cluster.store-wait"),
-        ("half a link", with("name=\"a\"\npeer-listen=\"127.0.0.1:1\"\n"), "cluster: needs both `peer-listen`"),
-        (
-            "a plain link",
-            with("name=\"a\"\npeer-listen=\"10.0.0.7:1\"\npeer-url=\"http://10.0.0.7:1\"\n"),
-            "cluster.peer-url: must be an https:// URL",
-        ),
-        (
-            "a plain listener",
-            with("name=\"a\"\npeer-listen=\"10.0.0.7:1\"\npeer-url=\"http://127.0.0.1:1\"\n"),
-            "cluster.peer-listen: plain HTTP between replicas",
-        ),
-    ];
-    refused(&rows, BASE);
-}
-
-#[test]
 fn what_is_risky_but_possible_is_warned_of() {
     let rows: &[Row] = &[
         (
             "unpinned npx",
             "[upstreams.x]\ncommand=[\"npx\",\"-y\",\"@a/foo\"]\n",
-            "`@a/foo` has no version, so what runs can change at any start; write `@a/foo@VERSION`",
+            "`@a/foo` has no exact version, so what runs can change at any start; write `@a/foo@VERSION`",
+        ),
+        ("a range", "[upstreams.x]\ncommand=[\"npx\",\"foo@^1\"]\n", "`foo@^1` has no exact version"),
+        (
+            "an image without a tag",
+            "[upstreams.x]\ncommand=[\"docker\",\"run\",\"-i\",\"mcp/time\"]\n",
+            "the image `mcp/time` has no tag, so what runs can change at any start; write `mcp/time:VERSION` or",
         ),
         ("unpinned uvx", "[upstreams.x]\ncommand=[\"uvx\",\"foo\"]\n", "write `foo==VERSION`"),
         (
@@ -718,7 +703,7 @@ fn what_is_risky_but_possible_is_warned_of() {
         assert!(found.iter().any(|warning| warning.contains(wanted)), "{label}: {wanted:?} is not in {found:?}");
     }
     let quiet = format!(
-        "{BASE}[policy]\ndefault=\"allow\"\n[upstreams.y]\ncommand=[\"npx\",\"-y\",\"@a/foo@1\"]\nenv={{NODE_ENV=\"x\"}}\n[upstreams.z]\ncommand=[\"docker\",\"run\",\"-i\",\"--rm\",\"--init\",\"mcp/time\"]\n"
+        "{BASE}[policy]\ndefault=\"allow\"\n[upstreams.y]\ncommand=[\"npx\",\"-y\",\"@a/foo@1.0.0\"]\nenv={{NODE_ENV=\"x\"}}\n[upstreams.z]\ncommand=[\"docker\",\"run\",\"-i\",\"--rm\",\"--init\",\"mcp/time:1\"]\n"
     );
     assert_eq!(good(&quiet).1, [], "nothing to warn of");
 }

@@ -120,12 +120,15 @@ resources = { allow = ["a+*"], deny = ["b+x"] }
 
 /// Further values of keys that a text can set only once: the key of the store, the store of a
 /// cluster, and the receiver of notices.
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 15] = [
     "[metrics]\ntoken = { env = \"M_0123456789abcdef\", prefix = \"\" }",
     "[metrics]\ntoken = { credential = \"m_0123456789abcdef\" }",
     "[secrets]\nkey = \"0123456789abcdef0123456789abcdef\"",
     "[secrets]\nkey = { env = \"K_0123456789abcdef0123456789\", prefix = \"\" }",
     "[secrets]\nkey = { file = \"/a/file/with/a/name/that/is/long/enough\" }",
+    "[secrets]\nprevious-key = \"0123456789abcdef0123456789abcdef\"",
+    "[secrets]\nprevious-key = { env = \"K_0123456789abcdef0123456789\", prefix = \"\" }",
+    "[secrets]\nprevious-key = { file = \"/a/file/with/a/name/that/is/long/enough\" }",
     "[secrets]\nkey = \"0123456789abcdef0123456789abcdef\"\n[cluster]\nname = \"a\"\nstore = \"postgres://headend@localhost/headend\"",
     "[secrets]\nkey = \"0123456789abcdef0123456789abcdef\"\n[cluster]\nname = \"a\"\nstore = { env = \"STORE\", prefix = \"postgres://a\" }",
     "[secrets]\nkey = \"0123456789abcdef0123456789abcdef\"\n[cluster]\nname = \"a\"\nstore = { file = \"/a/file\", prefix = \"postgres://a\" }",

@@ -6,8 +6,8 @@ use crate::source::file::ConfigNode;
 use crate::source::secret;
 use crate::source::secret::MissingSecrets;
 
-/// The text of the warning about a package without a version.
-pub const UNPINNED: &str = "has no version, so what runs can change at any start";
+/// The text of the warning about a package whose version is open.
+pub const UNPINNED: &str = "has no exact version, so what runs can change at any start";
 
 /// Reads the command, with warnings about what is probably not meant; `None` if it cannot be used.
 pub(crate) fn command(node: &ConfigNode<'_>, lacks: &mut MissingSecrets) -> Option<Vec<VariableText>> {
@@ -45,6 +45,11 @@ pub(crate) fn command(node: &ConfigNode<'_>, lacks: &mut MissingSecrets) -> Opti
         let missing = missing.iter().map(|option| format!("`{option}`")).collect::<Vec<_>>().join(" and ");
         node.warning(format!(
             "runs a container without {missing}: --rm removes it when it ends, --init lets it end on a signal; write both behind `run`"
+        ));
+    }
+    if let Some(image) = ContainerRun::of(&words).and_then(ContainerRun::untagged_image) {
+        node.warning(format!(
+            "the image `{image}` has no tag, so what runs can change at any start; write `{image}:VERSION` or `{image}@sha256:DIGEST`"
         ));
     }
     if let Some(package) = unversioned_package(&words) {
@@ -96,16 +101,27 @@ pub fn fetched_package(command: &[String]) -> Option<(&'static str, &str)> {
     None
 }
 
-/// Returns the package that a runner would fetch in its newest version, with its tag if it has one
-/// (`name@latest`); `None` if the version is fixed.
+/// Returns the package of which a runner would choose the version at each start, with its tag or
+/// range if it has one (`name@latest`, `name@^1`); `None` if the version is fixed.
 pub fn unversioned_package(command: &[String]) -> Option<&str> {
-    let (_, package) = fetched_package(command)?;
+    let (tool, package) = fetched_package(command)?;
     let (name, rest) = split_package(package);
-    let is_word = |text: &str| text.starts_with(|c: char| c.is_ascii_alphabetic()) && !text.contains(['.', ':', '/']);
-    let is_open = rest.is_empty() || rest.strip_prefix('@').is_some_and(is_word);
+    let version = rest.trim_start_matches(['@', '=', 'v']);
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let is_exact = match tool {
+        // `1.2` stands for 1.2.0 in Python, and for any 1.2 in npm.
+        "uv" => rest.starts_with("==") || rest.starts_with('@'),
+        _ => {
+            version.splitn(3, '.').filter(|part| is_number(part.split(['-', '+']).next().unwrap_or(part))).count() == 3
+        }
+    };
+    let is_exact = is_exact && version.starts_with(|c: char| c.is_ascii_digit()) && !version.contains(['*', ' ', ',']);
     // Paths, URLs and repositories are not looked up by version.
-    let local = name.contains(':') || name.starts_with(['.', '/']) || (!name.starts_with('@') && name.contains('/'));
-    (is_open && !local).then_some(package)
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "@/._~-[],".contains(c);
+    let is_scoped = name.starts_with('@') || !name.contains('/');
+    let local =
+        !is_scoped || name.starts_with(['.', '/', '-']) || !name.chars().all(is_plain) || rest.contains([':', '/']);
+    (!is_exact && !local).then_some(package)
 }
 
 /// Splits a package at its version or tag, which begins at the second part. A scope begins with @
@@ -141,6 +157,15 @@ mod tests {
             ("uvx mcp-server-time --local-timezone=UTC", "mcp-server-time==1.2.0"),
             ("uvx -p 3.12 --with requests mcp[cli]", "mcp[cli]==1.2.0"),
             ("uvx --from mcp-server-time@latest server", "mcp-server-time==1.2.0"),
+            ("npx files@1", "files@1.2.0"),
+            ("npx files@1.2", "files@1.2.0"),
+            ("npx files@1.x", "files@1.2.0"),
+            ("npx files@^1.2.0", "files@1.2.0"),
+            ("npx files@>=1.2.0", "files@1.2.0"),
+            ("npx @x/files@~1.2.0", "@x/files@1.2.0"),
+            ("uvx mcp>=1.0", "mcp==1.2.0"),
+            ("uvx mcp==1.*", "mcp==1.2.0"),
+            ("uvx mcp~=1.0", "mcp==1.2.0"),
         ] {
             let command = words(line);
             let package = unversioned_package(&command);
@@ -153,10 +178,16 @@ mod tests {
         for line in [
             "npx -y files@1.2.0",
             "npx @x/files@v1.2.0",
+            "npx files@1.2.0-beta.1",
+            "npx files@npm:other@1",
+            "npx --package=--registry=http://x files",
+            "npx --package=-x files",
             "npx ./files",
             "npx github:a/b",
             "npx a/b",
             "uvx mcp==1",
+            "uvx mcp@1.2",
+            "uvx --from=-e server",
             "uvx --from git+https://example.com/a@main a",
             "npm exec files",
             "node files",

@@ -24,6 +24,16 @@ const VALUED: [&str; 17] = [
     "--namespace",
 ];
 
+/// Options of `run` whose value is the next word.
+const RUN_VALUED: &str = "--add-host --cap-add --cap-drop --cgroupns --cpus --cpuset-cpus --device --dns --entrypoint --env --env-file \
+     --expose --gpus --group-add --hostname --ip --ipc --label --log-driver --log-opt --memory --memory-swap --mount --name \
+     --network --network-alias --pid --pids-limit --platform --publish --pull --restart --runtime --security-opt --shm-size \
+     --stop-signal --stop-timeout --sysctl --tmpfs --ulimit --user --userns --volume --volumes-from --workdir \
+     -a -c -e -h -l -m -p -u -v -w";
+/// Options of `run` without a value.
+const RUN_FLAGS: &str =
+    "--detach --init --interactive --no-healthcheck --privileged --publish-all --quiet --read-only --rm --tty";
+
 /// The parts of a command that runs a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContainerRun<'a> {
@@ -66,6 +76,25 @@ impl<'a> ContainerRun<'a> {
         !self.rest.iter().any(is_it)
     }
 
+    /// Returns the image if it has no tag but `latest` and no digest; `None` too if an unknown option
+    /// stands before it.
+    pub(crate) fn untagged_image(self) -> Option<&'a str> {
+        let is_in = |known: &str, word: &str| known.split_whitespace().any(|one| one == word);
+        let mut words = self.rest.iter();
+        let image = loop {
+            let word = words.next()?;
+            let Some(letters) = word.strip_prefix('-') else { break word.as_str() };
+            match () {
+                () if word.contains('=') || is_in(RUN_FLAGS, word) || letters.chars().all(|c| "itdqP".contains(c)) => {}
+                () if is_in(RUN_VALUED, word) => drop(words.next()),
+                () => return None,
+            }
+        };
+        let name = image.rsplit('/').next()?;
+        let name = name.strip_suffix(":latest").unwrap_or(name);
+        (!name.is_empty() && !name.contains([':', '@', '$'])).then(|| image.trim_end_matches(":latest"))
+    }
+
     /// Returns the missing options without which a server does not end as it should.
     pub(crate) fn missing(self) -> Vec<&'static str> {
         let has = |option: &str| {
@@ -95,6 +124,21 @@ mod tests {
             ("podman run --interactive=true mcp/time", false),
         ] {
             assert_eq!(ContainerRun::of(&words(line)).map(ContainerRun::lacks_stdin), Some(want), "{line}");
+        }
+    }
+
+    #[test]
+    fn an_image_without_a_tag_is_found_behind_the_options() {
+        for (line, want) in [
+            ("docker run -i --rm --init mcp/time", Some("mcp/time")),
+            ("docker run -it -e KEY -v /a:/b --name=x host:5000/mcp/time:latest --flag", Some("host:5000/mcp/time")),
+            ("podman run --env KEY --mount type=bind,src=/a time", Some("time")),
+            ("docker run -i mcp/time:1.2", None),
+            ("docker run -i mcp/time@sha256:0123", None),
+            ("docker run --unknown x mcp/time", None),
+            ("docker run -i", None),
+        ] {
+            assert_eq!(ContainerRun::of(&words(line)).and_then(ContainerRun::untagged_image), want, "{line}");
         }
     }
 

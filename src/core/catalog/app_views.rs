@@ -1,11 +1,11 @@
 //! The views of apps in a catalog: their URIs for clients, and the clients that reach them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::catalog::filter::ItemFilter;
 use crate::catalog::name::{UpstreamName, names_an_upstream, view_uri};
-use crate::mcp::definition::app::{remove_view, rename_views};
+use crate::mcp::definition::app::{fold_view_uri, remove_view, rename_views};
 use crate::mcp::definition::item::Definition;
 use crate::wire::json::raw::RawObject;
 
@@ -32,19 +32,47 @@ impl PartialEq for EntryReach {
     }
 }
 
+/// The upstreams that have each view, in all spellings of its URI.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ViewOwners(HashMap<String, ViewOwner>);
+
+/// The upstreams that have one view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ViewOwner {
+    One(UpstreamName),
+    Several,
+}
+
+impl ViewOwners {
+    /// Adds an upstream that has a view.
+    pub fn add(&mut self, upstream: &UpstreamName, uri: &str) {
+        let new = || ViewOwner::One(upstream.clone());
+        let owner = self.0.entry(fold_view_uri(uri).into_owned()).or_insert_with(new);
+        if *owner != new() {
+            *owner = ViewOwner::Several;
+        }
+    }
+
+    /// Reports whether another upstream has this view.
+    fn has_another(&self, upstream: &UpstreamName, uri: &str) -> bool {
+        let owner = self.0.get(&*fold_view_uri(uri));
+        owner.is_some_and(|owner| !matches!(owner, ViewOwner::One(only) if only == upstream))
+    }
+}
+
 /// The URIs of views that have the name of their upstream for clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ViewNaming {
     transparent: bool,
     always: bool,
-    shared: Arc<HashSet<String>>,
+    owners: Arc<ViewOwners>,
 }
 
 impl ViewNaming {
     /// Names the views of one catalog: none if it is `transparent`, all with `always`, and else
-    /// those that are `shared`.
-    pub(crate) fn new(transparent: bool, always: bool, shared: Option<&Arc<HashSet<String>>>) -> Self {
-        Self { transparent, always, shared: shared.map(Arc::clone).unwrap_or_default() }
+    /// those that several upstreams have.
+    pub(crate) fn new(transparent: bool, always: bool, owners: Option<&Arc<ViewOwners>>) -> Self {
+        Self { transparent, always, owners: owners.map(Arc::clone).unwrap_or_default() }
     }
 
     /// Reports whether a view that another upstream has too may get the name of its upstream.
@@ -52,14 +80,14 @@ impl ViewNaming {
         !self.transparent
     }
 
-    /// Reports whether clients see a view under [`view_uri`].
-    pub(crate) fn renames(&self, uri: &str) -> bool {
-        !self.transparent && (self.always || self.shared.contains(uri) || names_an_upstream(uri))
+    /// Reports whether clients see a view of an upstream under [`view_uri`].
+    pub(crate) fn renames(&self, upstream: &UpstreamName, uri: &str) -> bool {
+        !self.transparent && (self.always || names_an_upstream(uri) || self.owners.has_another(upstream, uri))
     }
 
     /// Returns the URI under which clients see a view, if that is not its own.
     pub(crate) fn exposed(&self, upstream: &UpstreamName, uri: &str) -> Option<String> {
-        self.renames(uri).then(|| view_uri(upstream, uri))
+        self.renames(upstream, uri).then(|| view_uri(upstream, uri))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-pub use crate::catalog::app_views::EntryReach;
+pub use crate::catalog::app_views::{EntryReach, ViewOwners};
 use crate::catalog::app_views::{ViewNaming, write_app};
 use crate::catalog::apps::{AppItem, BareName, BareNames, OfferedApps};
 use crate::catalog::filter::ItemFilter;
@@ -16,7 +16,7 @@ use crate::catalog::template::UriTemplate;
 use crate::mcp::asking::kinds::Audience;
 use crate::mcp::definition::annotations;
 use crate::mcp::definition::annotations::{Annotations, Hints, StatedHints};
-use crate::mcp::definition::app::{ToolApp, is_view_uri};
+use crate::mcp::definition::app::{ToolApp, fold_view_uri, is_view_uri};
 use crate::mcp::definition::claims::{Claims, PinStatus};
 use crate::mcp::definition::item::Definition;
 use crate::mcp::method::ItemList;
@@ -109,13 +109,13 @@ pub struct NamingRules<'a> {
     pub tightened: bool,
     /// The filters of the view's profile.
     pub profile: Option<&'a ItemFilters>,
-    /// URIs of views that several upstreams of the installation have.
-    pub shared_views: Option<&'a Arc<HashSet<String>>>,
+    /// The upstreams of the installation that have each view.
+    pub view_owners: Option<&'a Arc<ViewOwners>>,
 }
 
 impl NamingRules<'_> {
     fn of_views(self) -> ViewNaming {
-        ViewNaming::new(self.transparent, self.prefix_uris, self.shared_views)
+        ViewNaming::new(self.transparent, self.prefix_uris, self.view_owners)
     }
 }
 
@@ -417,16 +417,16 @@ fn check_uri(uri: &str) -> Result<(), String> {
 /// Exposes each URI that two upstreams own as `<upstream>+<original>`, and with `always` every URI.
 /// The URI of a view keeps its scheme.
 fn tell_uris_apart(candidates: &mut [CatalogEntry], always: bool, views: &ViewNaming) {
-    let mut owners: HashMap<Arc<str>, Vec<usize>> = HashMap::new();
+    let mut owners: HashMap<String, Vec<usize>> = HashMap::new();
     for entry in candidates.iter() {
-        let list = owners.entry(Arc::clone(&entry.original)).or_default();
+        let list = owners.entry(fold_view_uri(&entry.original).into_owned()).or_default();
         if !list.contains(&entry.upstream) {
             list.push(entry.upstream);
         }
     }
     for entry in candidates {
-        let is_shared = always || owners.get(&entry.original).is_some_and(|owners| owners.len() > 1);
-        if is_view_uri(&entry.original) && (is_shared || views.renames(&entry.original)) {
+        let is_shared = always || owners.get(&*fold_view_uri(&entry.original)).is_some_and(|owners| owners.len() > 1);
+        if is_view_uri(&entry.original) && (is_shared || views.renames(&entry.upstream_name, &entry.original)) {
             entry.exposed = Arc::from(view_uri(&entry.upstream_name, &entry.original));
         } else if is_shared {
             entry.exposed = Arc::clone(&entry.canonical);

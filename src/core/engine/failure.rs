@@ -25,7 +25,8 @@ use crate::wire::message;
 /// none of these: an agent with a shell can run a command that it is shown.
 ///
 /// `unrecorded` means that the audit log takes no records, or that the use of a once-grant could
-/// not be stored. `gone` means that a list of this client has shown the tool, and that it is no
+/// not be stored. `store_unavailable` means the same of a cluster's store that does not answer, and
+/// that a stored grant cannot be confirmed. `gone` means that a list of this client has shown the tool, and that it is no
 /// longer offered. `daemon_away` means that `headend stdio` stands in for a daemon that does not
 /// answer. `replica_lost` means that the replica of a cluster which held the call is gone. An
 /// upstream's HTTP status never becomes ours: HTTP 429 and 503 speak of the transport
@@ -76,6 +77,8 @@ pub enum FailureReason {
     NeedsLogin,
     /// The audit log cannot be written, or the use of a grant cannot be stored.
     Unrecorded,
+    /// The store of the cluster does not answer.
+    StoreUnavailable,
     ShuttingDown,
     /// The daemon does not answer, and this process only stands in for it.
     DaemonAway,
@@ -213,6 +216,7 @@ impl CallFailure {
             | FailureReason::Busy
             | FailureReason::NeedsLogin
             | FailureReason::Unrecorded
+            | FailureReason::StoreUnavailable
             | FailureReason::ShuttingDown
             | FailureReason::DaemonAway
             | FailureReason::ReplicaLost => code::INTERNAL,

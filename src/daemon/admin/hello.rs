@@ -4,11 +4,15 @@
 use std::path::{Path, PathBuf};
 
 use crate::daemon::gateway::RunningGateway;
+use crate::serve::late::PassedOrigin;
 use crate::store::disk::address::{DaemonAddress, HostBoot};
 use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Version of the hello. The daemon refuses a client with a higher version.
 pub(super) const HELLO: u64 = 1;
+
+/// What another process of our own user writes in its hello to pass a request on.
+pub(super) const HTTP: &str = "http";
 
 /// Writes the socket's address into the state directory, for clients whose environment lacks the
 /// runtime directory. Returns the address and the state directory, also if the write fails, which
@@ -45,11 +49,24 @@ pub(crate) struct HelloLine {
     pub(crate) error: Option<String>,
     #[serde(default)]
     pub(crate) version: Option<String>,
+    /// True for a relay that answers [`LEAVING`](crate::serve::lines::LEAVING).
+    #[serde(default)]
+    pub(crate) leaves: bool,
+    /// The client's connection of a request that is passed on.
+    #[serde(default)]
+    pub(crate) origin: Option<PassedOrigin>,
 }
 
 /// Encodes a hello without a state directory as one line, with its newline.
 pub(crate) fn encode_hello(want: &str, config: Option<&str>, profile: Option<&str>, error: Option<&str>) -> String {
     hello_of(want, &[("config", config), ("profile", profile), ("error", error)])
+}
+
+/// Encodes the hello with which another process of our own user passes a request on.
+pub(crate) fn encode_passing_hello(origin: &PassedOrigin) -> String {
+    let mut line = hello_members(HTTP, &[]);
+    line.set_some("origin", serde_json::to_vec(origin).ok().map(RawJson::trusted));
+    format!("{}\n", line.encode().text())
 }
 
 /// Encodes the hello with which the daemon accepts that of a client.
@@ -59,12 +76,19 @@ pub(super) fn encode_accepting_hello(theirs: &HelloLine, config: Option<&str>, s
 
 /// Encodes a hello with the version of this program and the given members as one line.
 fn hello_of(want: &str, members: &[(&str, Option<&str>)]) -> String {
+    format!("{}\n", hello_members(want, members).encode().text())
+}
+
+fn hello_members(want: &str, members: &[(&str, Option<&str>)]) -> RawObject {
     let mut line = RawObject::default();
     line.set("headend", RawJson::number(HELLO));
     line.set("want", RawJson::string(want));
     line.set("version", RawJson::string(env!("CARGO_PKG_VERSION")));
+    if want == "mcp" {
+        line.set("leaves", RawJson::trusted("true"));
+    }
     for (name, value) in members {
         line.set_some(name, value.map(RawJson::string));
     }
-    format!("{}\n", line.encode().text())
+    line
 }

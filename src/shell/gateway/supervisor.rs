@@ -3,7 +3,7 @@
 //! Takes reports of upstream actors and orders of the operator, and publishes a snapshot after each
 //! change. Slow work (judging, merging, writing lists to disk) runs on blocking threads.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -32,17 +32,21 @@ use crate::policy::{Limiter, Policy};
 use crate::store::directory::StateDir;
 use crate::store::leases::Leases;
 use crate::store::pins::{LaunchGate, PinRegistry};
+use crate::store::port::wait_for_change;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::actor;
 use crate::upstream::actor::context::{ActorContext, ActorReport};
 use crate::upstream::login::parts::LoginServices;
 use crate::upstream::net::client::HttpClient;
+use crate::upstream::process::lifeline::Lifeline;
 use crate::upstream::process::mark::OwnerMarks;
+use crate::upstream::process::prior::PriorPrograms;
 use crate::upstream::session::handle::UpstreamHandle;
 use crate::upstream::spawner::{IntakeLimits, Spawner};
 
 mod draft;
 mod launches;
+mod lifelines;
 mod made;
 mod making;
 mod order;
@@ -81,6 +85,8 @@ pub struct SupervisorServices {
     pub pins: PinRegistry,
     pub times: StopTimes,
     pub marks: OwnerMarks,
+    /// Programs of the daemon before this one.
+    pub prior: PriorPrograms,
     pub role: GatewayRole,
 }
 
@@ -125,6 +131,7 @@ struct Supervisor {
     policy: Arc<Policy>,
     limiter: Arc<Limiter>,
     managed: HashMap<UpstreamName, ManagedUpstream>,
+    lifelines: HashMap<UpstreamName, Arc<Lifeline>>,
     parts: SupervisorServices,
     snapshots: Arc<ArcSwap<Snapshot>>,
     generation: watch::Sender<u64>,
@@ -206,6 +213,7 @@ fn build(
         policy,
         limiter,
         managed: HashMap::new(),
+        lifelines: HashMap::new(),
         parts,
         snapshots: Arc::clone(&snapshots),
         generation: generation_in,
@@ -254,6 +262,7 @@ impl Supervisor {
         grace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut refresh = tokio::time::interval(REFRESH);
         let (mut news, pins) = (Vec::with_capacity(REPORTS), self.parts.pins.clone());
+        let mut changes = pins.store_changes();
         loop {
             // Not while a snapshot is being made: it writes pins and announces them itself.
             if self.making.is_none() && std::mem::take(&mut self.refresh_due) {
@@ -273,6 +282,7 @@ impl Supervisor {
                 // The only change without a report: a dead upstream's items expire.
                 _ = grace.tick(), if self.managed.values().any(|m| m.down_since.is_some()) => self.publish(false),
                 _ = refresh.tick() => self.refresh_due = true,
+                () = wait_for_change(&mut changes) => self.refresh_due = true,
                 () = pins.app_seen() => self.publish(false),
                 () = self.stop.cancelled() => break,
             }
@@ -296,10 +306,6 @@ impl Supervisor {
         // Actors still report while they end; with the queue closed none waits for room in it.
         drop(reports);
         self.actors.join().await;
-    }
-
-    fn inventory_keys(&self) -> HashSet<String> {
-        self.config.upstreams.iter().chain(&self.config.disabled).map(UpstreamSettings::inventory_key).collect()
     }
 
     /// Adds an upstream with its remembered lists and, in a serving process, starts its actor.
@@ -326,6 +332,8 @@ impl Supervisor {
             starts: self.starts.clone(),
             times: self.parts.times,
             marks: self.parts.marks.clone(),
+            lifeline: self.lifeline_of(&spec),
+            prior: self.parts.prior.clone(),
             gate: Arc::new(LaunchGate::new(self.parts.pins.clone(), &spec, launch_denial(&self.policy, &spec.name))),
         };
         let serves = self.parts.role == GatewayRole::Serve;

@@ -39,6 +39,8 @@ pub struct HeadGuard {
     max_field_bytes: usize,
     /// The scheme of this listener's own origin, up to the host.
     scheme: &'static str,
+    /// True if browsers reach the allowed hosts by a proxy with TLS, and only loopback directly.
+    is_proxied: bool,
 }
 
 impl HeadGuard {
@@ -55,12 +57,20 @@ impl HeadGuard {
             port: listen.port(),
             max_field_bytes,
             scheme: "http://",
+            is_proxied: false,
         }
     }
 
     /// Makes the own origin of the listener an `https` one.
     pub fn over_tls(self) -> Self {
         Self { scheme: "https://", ..self }
+    }
+
+    /// Makes the origins of the allowed hosts `https` ones, as pages that a proxy with TLS passes on
+    /// have. A page of such a host over `http` may be anyone's on the way.
+    pub fn behind_tls_proxy(self) -> Self {
+        let origins = self.hosts.iter().map(|host| format!("https://{host}")).collect();
+        Self { origins, is_proxied: true, ..self }
     }
 
     /// Checks Host, Origin and the shape of the head. All of this precedes authentication, so no
@@ -139,7 +149,8 @@ impl HeadGuard {
         let mut origins = headers.get_all(ORIGIN).iter();
         let Some(origin) = origins.next() else { return Ok(()) };
         let text = origin.to_str().unwrap_or_default().to_ascii_lowercase();
-        let own = text.strip_prefix(self.scheme) == Some(authority.as_str().to_ascii_lowercase().as_str());
+        let is_direct = !self.is_proxied || LOOPBACK.iter().any(|name| authority.host().eq_ignore_ascii_case(name));
+        let own = is_direct && text.strip_prefix(self.scheme) == Some(authority.as_str().to_ascii_lowercase().as_str());
         if origins.next().is_none() && (own || self.origins.contains(&text)) {
             return Ok(());
         }
@@ -239,6 +250,29 @@ mod tests {
         ] {
             let got = guard().admit(&head(&headers)).err().map_or(0, |response| response.status().as_u16());
             assert_eq!(got, status, "{label}");
+        }
+    }
+
+    #[test]
+    fn behind_a_proxy_with_tls_only_loopback_has_pages_without_tls() {
+        let hosts = ["gw.example".to_owned(), "Gw.example:8443".to_owned()];
+        let guard = HeadGuard::new("127.0.0.1:8628".parse().unwrap(), &hosts, &[], MAX_HEADER_FIELD).behind_tls_proxy();
+        for (host, origin, status) in [
+            ("gw.example", "https://gw.example", 0),
+            ("gw.example:8443", "https://gw.example:8443", 0),
+            ("localhost:8628", "http://localhost:8628", 0),
+            ("[::1]:8628", "http://[::1]:8628", 0),
+            ("gw.example", "http://gw.example", 403),
+            ("gw.example", "HTTP://GW.EXAMPLE", 403),
+            ("gw.example:8443", "http://gw.example:8443", 403),
+            ("gw.example:80", "http://gw.example:80", 403),
+            ("gw.example", "http://localhost:8628", 403),
+            ("gw.example", "null", 403),
+            ("localhost:8628", "https://localhost:8628", 403),
+        ] {
+            let head = head(&[("host", host), ("origin", origin)]);
+            let got = guard.admit(&head).err().map_or(0, |response| response.status().as_u16());
+            assert_eq!(got, status, "{host} {origin}");
         }
     }
 

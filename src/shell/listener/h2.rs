@@ -7,6 +7,7 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::body::{BusyBody, ReplyBody};
+use super::connection::ConnectionLinger;
 use super::frames::FrameWatch;
 use super::pace::{ConnectionPhase, ConnectionTimes};
 use crate::base::task_group::TaskGroup;
@@ -47,7 +49,8 @@ const PIECE: usize = 16 * 1024;
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Serves requests until the client sends no more, or until `stop` fires and the requests in
-/// progress are answered. Each request is a task in `tasks`, and marks the connection as busy in
+/// progress are answered. A connection without any request so far has the time of `linger` for one;
+/// the protocol itself tells all others which requests are answered. Each request is a task in `tasks`, and marks the connection as busy in
 /// `phase`.
 ///
 /// # Errors
@@ -59,6 +62,7 @@ pub async fn serve<A, F>(
     answer: F,
     tasks: &TaskGroup,
     stop: &CancellationToken,
+    linger: impl FnOnce() -> ConnectionLinger,
 ) -> Result<(), hyper::Error>
 where
     F: Fn(Request<Incoming>) -> A + Clone + Send + 'static,
@@ -66,7 +70,9 @@ where
 {
     phase.framed();
     let (overrun, windows) = (CancellationToken::new(), Arc::new(WindowWaits::default()));
+    let is_fresh = &AtomicBool::new(true);
     let service = service_fn(|request| {
+        is_fresh.store(false, Ordering::Relaxed);
         let (busy, answer, windows) = (phase.busy(), answer.clone(), Arc::clone(&windows));
         async move {
             let response = answer(with_host(request)).await;
@@ -76,9 +82,15 @@ where
     let stream = FrameWatch::new(stream, times.head, overrun.clone());
     let connection = builder(tasks).serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
+    let stopped = async {
+        stop.cancelled().await;
+        if is_fresh.load(Ordering::Relaxed) {
+            tokio::time::sleep(linger().fresh).await;
+        }
+    };
     tokio::select! {
         ended = connection.as_mut() => return ended,
-        () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
+        () = stopped => connection.as_mut().graceful_shutdown(),
         () = windows.wait_for_stall(times.write) => return Ok(()),
         () = overrun.cancelled() => {
             tracing::debug!("connection ended: its client sends too many control frames");

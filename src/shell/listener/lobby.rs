@@ -170,7 +170,6 @@ impl<K: Copy + Eq + Hash> Lobby<K> {
     }
 
     /// Admits a connection that no listener has accepted, once there is room.
-    #[cfg(any(test, feature = "testing"))]
     pub async fn let_in(self: &Arc<Self>, origin: K) -> LobbyConnection<K> {
         let room = self.room.take().await;
         self.enter(origin, room)

@@ -135,7 +135,7 @@ impl<'a> AuthenticatedRequest<'a> {
                 self.front.credentials.load().unauthorized(self.headers, self.profile.as_deref())
             }
             // Boxed: inlined, it would grow the future of every request.
-            Ok(bytes) if self.front.service.cluster.is_some() => Box::pin(self.message_in_cluster(bytes)).await,
+            Ok(bytes) if self.front.service.cluster.is_some() => self.message_in_cluster(bytes).await,
             Ok(bytes) => self.message(bytes, None).await,
             Err(response) => *response,
         }

@@ -32,6 +32,7 @@ use crate::listener::reply;
 use crate::listener::tls::ServerTls;
 use crate::mcp::client_name::ClientNameCache;
 use crate::policy::Caller;
+use crate::serve::late::{PassedOrigin, Successor};
 use crate::serve::sessions::ClientSessions;
 use crate::telemetry::metrics::Shortage;
 
@@ -65,6 +66,8 @@ pub struct ListenerState {
     pub tasks: TaskGroup,
     /// True for the listener for other replicas, which passes nothing on.
     pub is_for_peers: bool,
+    /// The process that serves in place of this one, once there is one.
+    pub successor: Arc<OnceLock<Successor>>,
 }
 
 /// Settings of one listener. A request uses those in force; a connection keeps its time limits from
@@ -330,6 +333,11 @@ impl HttpConnection {
         let Some(name) = &self.server_name else { return true };
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()?.parse::<Authority>().ok());
         host.is_some_and(|host| host.host().eq_ignore_ascii_case(name))
+    }
+
+    /// Returns the facts about the connection that a process needs to which its requests are passed.
+    pub(super) fn origin(&self, listener: SocketAddr) -> PassedOrigin {
+        PassedOrigin { listener, peer: self.peer, server_name: self.server_name.clone() }
     }
 
     /// Returns whether the client of this request is on this machine.

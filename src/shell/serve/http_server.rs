@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderValue;
 use http::header::X_CONTENT_TYPE_OPTIONS;
@@ -17,7 +18,7 @@ use crate::base::repoll::repolled;
 use crate::cluster::peer_tls::key_digest;
 use crate::config::{Limits, MAX_HEAD};
 use crate::listener::address::Network;
-use crate::listener::connection;
+use crate::listener::connection::{self, ConnectionLinger};
 use crate::listener::h2;
 use crate::listener::lobby::{ConnectionAdmission, LobbyConnection};
 use crate::listener::pace::{ConnectionPhase, ConnectionTimes, PacedStream};
@@ -25,6 +26,10 @@ use crate::listener::press::PressedStream;
 use crate::listener::tls::H2;
 use crate::serve::endpoint;
 use crate::serve::front::{HttpConnection, ListenerState};
+use crate::serve::late::{self, PassedOrigin};
+
+/// Time that a new connection has for its first request when the daemon ends.
+const AT_STOP: ConnectionLinger = ConnectionLinger { fresh: Duration::from_secs(1), idle: Duration::ZERO };
 
 /// Accepts connections until `stop` fires. Open connections end by themselves, after the answers of
 /// their calls. A peer that may not connect in plain text is disconnected at once.
@@ -60,7 +65,16 @@ pub fn serve_connection(
         };
         let stream = PacedStream::below_tls(stream, times, phase.clone());
         // The guest stays in the lobby meanwhile, which may dismiss it.
-        match stop.run_until_cancelled(tls.accept(stream)).await {
+        let stopped = async {
+            stop.cancelled().await;
+            tokio::time::sleep(linger(&front).fresh).await;
+        };
+        let shaken = tokio::select! {
+            biased;
+            shaken = tls.accept(stream) => Some(shaken),
+            () = stopped => None,
+        };
+        match shaken {
             Some(Ok(stream)) => {
                 let session = stream.get_ref().1;
                 if front.is_for_peers && !is_peer(&front, session.peer_certificates()).await {
@@ -85,6 +99,28 @@ async fn is_peer(front: &ListenerState, certificates: Option<&[CertificateDer<'_
         (Some(key), Some(cluster)) => cluster.knows_key(&key).await,
         _ => false,
     }
+}
+
+/// Serves one request that another process has passed on, as if this process had accepted the
+/// connection of its client. Serves none once `stop` has fired.
+pub async fn serve_passed(
+    front: &Arc<ListenerState>,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    origin: PassedOrigin,
+    stop: CancellationToken,
+) {
+    let PassedOrigin { peer, server_name, .. } = origin;
+    let guest = front.lobby.let_in(Network::from(peer)).await;
+    let (times, phase) = (patience(&front.terms.load().limits), guest.phase().clone());
+    let stream = PressedStream::new(stream, Arc::clone(&front.service.budget));
+    let stream = PacedStream::new(stream, times, phase.clone());
+    let opened = OpenedConnection { front: Arc::clone(front), stop, peer, server_name, times, phase };
+    told(SocketAddr::new(peer, 0), Box::pin(opened.serve(stream, guest, false)).await);
+}
+
+/// Returns how long connections stay open after their listener has stopped.
+fn linger(front: &ListenerState) -> ConnectionLinger {
+    if front.successor.get().is_some() { late::LINGER } else { AT_STOP }
 }
 
 /// Logs how a connection ended.
@@ -119,24 +155,30 @@ impl OpenedConnection {
         let counted = InspectReader::new(stream, move |bytes| received.inc_by(bytes.len() as u64));
         let counted = InspectWriter::new(counted, move |bytes| sent.inc_by(bytes.len() as u64));
         let tasks = front.tasks.clone();
+        let last = Arc::clone(&front);
+        let linger = || linger(&last);
         let answer = move |request| {
             let (front, seat) = (Arc::clone(&front), Arc::clone(&seat));
             async move {
-                let mut response = match front.is_for_peers {
-                    true => Box::pin(endpoint::cluster::handle_passed(&front, request, &seat)).await,
-                    false => endpoint::handle(&front, request, &seat).await,
+                let mut response = match front.successor.get() {
+                    Some(successor) => {
+                        let (origin, service) = (seat.origin(front.local), &front.service);
+                        Box::pin(successor.pass(request, origin, &service.tasks, &service.giving_up)).await
+                    }
+                    None if front.is_for_peers => endpoint::cluster::handle_passed(&front, request, &seat).await,
+                    None => endpoint::handle(&front, request, &seat).await,
                 };
                 response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
                 response
             }
         };
         let ended = if is_h2 {
-            h2::serve(counted, &phase, times, answer, &tasks, &stop).await
+            h2::serve(counted, &phase, times, answer, &tasks, &stop, linger).await
         } else {
             let bounds = |http: &mut Builder| {
                 http.max_buf_size(MAX_HEAD);
             };
-            connection::serve(counted, &phase, bounds, answer, &stop).await
+            connection::serve(counted, &phase, bounds, answer, &stop, linger).await
         };
         drop(connected);
         ended

@@ -148,6 +148,7 @@ fn serve(
     let terms = front.terms.load_full();
     let posts = Arc::new(PostedCredential::new(Arc::clone(&session.client.access), terms.limits.session_idle));
     let client = LineClient {
+        is_relay: false,
         service: Arc::clone(&front.service),
         caller: session.client.caller.clone(),
         access: Arc::clone(&session.client.access),

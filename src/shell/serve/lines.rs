@@ -42,10 +42,13 @@ use crate::wire::id::ClientId;
 use crate::wire::lines::{LineDecoder, StreamLine};
 use crate::wire::message::{self, Message};
 
+mod departure;
 mod news;
 pub mod posts;
 mod write;
 
+use self::departure::Departure;
+pub use self::departure::{LEAVING, LEFT};
 use self::posts::PostedCredential;
 use self::write::{READ_CHUNK, write};
 
@@ -73,6 +76,8 @@ pub struct LineClient {
     pub posts: Option<Arc<PostedCredential>>,
     /// True if the end of the input ends only the input: requests before it are still answered.
     pub drains: bool,
+    /// True for a relay that answers [`LEAVING`].
+    pub is_relay: bool,
     pub max_line_bytes: usize,
     /// Most URIs that one subscription may name.
     pub max_uris: usize,
@@ -137,9 +142,11 @@ pub async fn serve_to(
     });
     let (budget, caller) = (&connection.client.service.budget, connection.client.access.caller());
     let mut has_ended = false;
+    let mut departure = Departure::default();
     'serving: loop {
         while let Some(line) = decoder.next_line() {
             match line {
+                StreamLine::Full(line) if departure.is_over(&line) => connection.end_listens().await,
                 StreamLine::Full(line) => connection.line(room.keep(line)).await,
                 StreamLine::Oversize { prefix, .. } => {
                     let (step, flow) = ClientProtocol::skipped(&prefix, std::mem::take(&mut no_room));
@@ -170,7 +177,10 @@ pub async fn serve_to(
             let read = tokio::select! {
                 read = reader.read_buf(&mut free) => Some(read),
                 () = pace.wait_until_too_slow(held, budget, caller) => None,
-                () = stop.cancelled() => break,
+                () = departure.is_due(&stop) => {
+                    if departure.begin(connection.client.is_relay, &connection.out, budget) { continue } else { break }
+                }
+                () = or_never(departure.has_left().then(|| tasks.join())) => break,
                 () = connection.client.access.ended() => break,
                 () = connection.given_up() => break,
                 () = connection.out.closed() => break,

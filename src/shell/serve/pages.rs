@@ -19,7 +19,7 @@ use crate::base::task_group::TaskGroup;
 use crate::listener::address::Network;
 use crate::listener::body::ReplyBody;
 use crate::listener::callers::credentials::{Credentials, Unauthenticated};
-use crate::listener::connection;
+use crate::listener::connection::{self, ConnectionLinger};
 use crate::listener::guard::HeadGuard;
 use crate::listener::lobby::{Lobby, LobbyConnection, LobbyLimits};
 use crate::listener::pace::{ConnectionTimes, PacedStream};
@@ -61,12 +61,13 @@ impl fmt::Debug for PageServer {
     }
 }
 
-/// Accepts and serves connections until `stop` fires.
+/// Accepts connections until `accepting` fires, and serves them until `stop` fires.
 pub async fn serve(
     listener: TcpListener,
     lobby: Arc<Lobby<Network>>,
     served: Arc<PageServer>,
     tasks: TaskGroup,
+    accepting: CancellationToken,
     stop: CancellationToken,
 ) {
     let connected = |stream: TcpStream, _, guest| {
@@ -75,7 +76,7 @@ pub async fn serve(
             stop.run_until_cancelled(Box::pin(connection(&served, stream, guest, &stop))).await;
         });
     };
-    lobby.serve(listener, &stop, connected).await;
+    lobby.serve(listener, &accepting, connected).await;
 }
 
 /// Serves one connection.
@@ -91,12 +92,12 @@ pub async fn connection(
     // A scraper that disconnects is no error.
     let Some(tls) = &served.tls else {
         let paced = PacedStream::new(stream, PATIENCE, phase.clone());
-        return drop(connection::serve(paced, phase, |_| {}, answer, stop).await);
+        return drop(connection::serve(paced, phase, |_| {}, answer, stop, ConnectionLinger::default).await);
     };
     let paced = PacedStream::below_tls(stream, PATIENCE, phase.clone());
     if let Ok(stream) = tls.accept(paced).await {
         // Boxed: TLS must not make every connection's future larger.
-        drop(Box::pin(connection::serve(stream, phase, |_| {}, answer, stop)).await);
+        drop(Box::pin(connection::serve(stream, phase, |_| {}, answer, stop, ConnectionLinger::default)).await);
     }
 }
 

@@ -371,6 +371,13 @@ impl ClientSessions {
         }
     }
 
+    /// Reads the ends of sessions that the daemon before has noted. Logs a failure. Blocks.
+    pub fn read_ends(&self) {
+        if let Some(Err(error)) = self.store.as_ref().map(SessionStore::read_ends) {
+            tracing::warn!(error = %error, "the last ends of sessions in the daemon before are not known");
+        }
+    }
+
     /// Waits until the ends of all sessions so far are stored.
     pub async fn settled(&self) {
         if let Some(store) = &self.store {

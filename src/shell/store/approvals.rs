@@ -9,21 +9,21 @@
 //! while one of its approvals is open, else every 2 s.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use data_encoding::HEXLOWER;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use crate::base::clock;
 use crate::config::ApprovalSettings;
 use crate::policy::consent::{
     AgentWait, AnswerError, ApprovalDesk, ApprovalEnd, ApprovalGrant, ApprovalId, ApprovalRefusal, ApprovalSubject,
-    ApprovalView, CallDetails, DeskLimits, GrantLifetime, GrantRow, LiveGrants, OpenApproval, PersonAnswer,
-    SteadySeconds,
+    ApprovalView, CallDetails, DeskLimits, GrantLifetime, GrantRow, LiveGrants, OpenApproval, PassedApproval,
+    PersonAnswer, SteadySeconds,
 };
 use crate::policy::{ApprovalEvidence, AuditEntry};
 use crate::store::audit::{AuditLog, RecordSlot};
@@ -41,8 +41,10 @@ mod keep;
 mod numbers;
 mod operator;
 mod own_places;
+mod passing;
 mod release;
 mod seat;
+mod settings;
 mod span;
 mod unlisted;
 mod wish;
@@ -91,6 +93,8 @@ struct ApprovalsState {
     /// Version of the database when its approvals were last read.
     version: AtomicI64,
     keeper: OnceLock<SettingOwner>,
+    /// True while another daemon ends, whose changes are read often.
+    has_predecessor: AtomicBool,
 }
 
 /// An open approval with the tasks that wait for its end.
@@ -127,6 +131,10 @@ struct OpenState {
     writing: HashMap<Arc<str>, ApprovalSubject>,
     /// Grants that ended here while the store took no writes, and are live in it.
     undone: HashSet<Arc<str>>,
+    /// Receives each open approval once no call waits for it; `None` unless the daemon is taken over.
+    successor: Option<mpsc::Sender<PassedApproval>>,
+    /// Approvals that were passed on, whose answers another process judges.
+    passed: HashSet<ApprovalId>,
 }
 
 impl Approvals {
@@ -163,6 +171,8 @@ impl Approvals {
             closed: VecDeque::new(),
             writing: HashMap::new(),
             undone: HashSet::new(),
+            successor: None,
+            passed: HashSet::new(),
         };
         let inner = ApprovalsState {
             db,
@@ -176,6 +186,7 @@ impl Approvals {
             // No database has this version, so the first look reads everything.
             version: AtomicI64::new(-1),
             keeper: OnceLock::new(),
+            has_predecessor: AtomicBool::new(false),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -192,25 +203,6 @@ impl Approvals {
     /// Returns the current time in seconds since 1970. It never goes back, even over restarts.
     pub fn wall(&self) -> SteadySeconds {
         clock::since_1970().as_secs()
-    }
-
-    /// Applies other settings, to open approvals too: closes those whose time is over now, and the
-    /// newest ones of a caller that has too many.
-    pub fn set_limits(&self, consent: &ApprovalSettings) {
-        let inner = &self.inner;
-        let now = self.wall();
-        let mut open = inner.lock();
-        let OpenState { desk, waiting, .. } = &mut *open;
-        let life = |approval: &OpenApproval| waiting.get(&approval.id).map_or(0, |waiting| waiting.span.life(consent));
-        let excess = desk.set_limits(desk_limits(consent), life);
-        open.consent.clone_from(consent);
-        excess.iter().for_each(|id| inner.close(&mut open, id, ApprovalEnd::Superseded, None));
-        inner.expire(&mut open, now);
-        let grants = inner.grants.load();
-        inner.grants.store(Arc::new(grants.with_unused(consent.unused_expiry.as_secs())));
-        inner.tell();
-        drop(open);
-        self.write_operator();
     }
 
     /// Opens an approval with that life, or joins an open one about the same action: the call's

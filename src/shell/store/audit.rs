@@ -28,6 +28,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::base::clock;
 use crate::config;
+use crate::config::ClusterSettings;
 use crate::config::source::guard;
 use crate::policy::AuditEntry;
 use crate::policy::records::chain::LogSettings;
@@ -110,16 +111,21 @@ pub fn open_in(
     AuditLog::open(options, db.clone(), metrics)
 }
 
-/// Reads the heads of all chains from the store of a state directory, and the settings of its log.
-/// Returns none if there is no database, and creates none.
+/// Reads the heads of all chains from the store of a state directory or its cluster, and the
+/// settings of its log. Returns none if there is no database, and creates none.
 ///
 /// # Errors
 /// When it cannot be read.
-pub fn read_heads_in(state: &Path) -> Result<(Vec<AuditHead>, Option<LogSettings>), DbError> {
-    if !Db::is_in(state) {
-        return Ok((Vec::new(), None));
-    }
-    let db = Db::open_with(state, &KeySource::default())?;
+pub fn read_heads_in(
+    state: &Path,
+    cluster: Option<&ClusterSettings>,
+) -> Result<(Vec<AuditHead>, Option<LogSettings>), DbError> {
+    let key = KeySource::default();
+    let db = match cluster {
+        Some(cluster) => Db::open_cluster(state, &key, cluster)?,
+        None if !Db::is_in(state) => return Ok((Vec::new(), None)),
+        None => Db::open_with(state, &key)?,
+    };
     let form = LogSettings::new(&db.installation_key().run_now()?, false);
     Ok((db.audit_heads().run_now()?, Some(form)))
 }
@@ -264,6 +270,19 @@ impl AuditLog {
             found
         });
         found.await.map_err(|_| SearchError::Busy)?.map_err(SearchError::Unreadable)
+    }
+
+    /// Continues in the chain of that name, once all records so far are on disk, the head is stored
+    /// and the former chain is released for another process.
+    ///
+    /// # Errors
+    /// The log takes no records, or the other chain cannot be opened; the log stays where it was.
+    pub async fn switch(&self, chain: &str) -> io::Result<()> {
+        let Some(inner) = &self.0 else { return Ok(()) };
+        let (done, switched) = oneshot::channel();
+        let is_sent = inner.queue.send(WriterJob::Switch(chain.to_owned(), done)).await.is_ok();
+        let ended = || Err(io::Error::other(UnrecordedError));
+        if is_sent { switched.await.unwrap_or_else(|_| ended()) } else { ended() }
     }
 
     /// Waits until all records so far are on disk and the head is stored. The log stays open.

@@ -4,5 +4,5 @@
 pub mod address;
 pub(super) mod disk_use;
 pub(super) mod files;
-pub(super) mod lock;
+pub mod lock;
 pub mod presence;

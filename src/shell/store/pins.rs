@@ -35,7 +35,7 @@ mod view;
 pub use self::apps::SeenApp;
 pub use self::error::PinError;
 pub use self::judge::ListedItems;
-pub use self::launch::{LaunchGate, LaunchProgram, program_of, searched_folders};
+pub use self::launch::{LaunchGate, LaunchProgram, find_program, program_of, searched_folders};
 pub use self::many::{PinDecision, compile_pattern};
 pub use self::news::{PinHook, PinNews};
 pub use self::view::PinView;
@@ -134,6 +134,11 @@ impl PinRegistry {
     /// Returns true if pins of new and changed items can be stored.
     pub fn takes_writes(&self) -> bool {
         self.0.db.as_ref().is_none_or(|db| db.health().is_writable())
+    }
+
+    /// Returns a receiver of changes by other processes, for stores that are told of them.
+    pub fn store_changes(&self) -> Option<watch::Receiver<u64>> {
+        self.0.db.as_ref().map(|db| db.health().changes())
     }
 
     /// Sets the hook that is called for every change. Only the first call has an effect.

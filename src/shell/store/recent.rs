@@ -1,5 +1,6 @@
 //! The last decisions of the policy in memory, for the console. The audit log has all of them.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
@@ -21,7 +22,7 @@ pub struct DecisionView {
     /// Canonical name of the item.
     pub item: String,
     pub rule: String,
-    pub why: &'static str,
+    pub why: Cow<'static, str>,
 }
 
 /// A ring buffer of the last decisions.
@@ -45,10 +46,10 @@ impl RecentDecisions {
         }
         let Some(place) = ring.get_mut(at) else { return };
         place.at = now;
-        let DecisionRecord { action, decision, why } = record;
+        let DecisionRecord { action, decision, .. } = record;
         place.decision = decision.into_str();
         place.kind = action.kind.into_str();
-        place.why = *why;
+        place.why = record.why();
         for (to, from) in [
             (&mut place.caller, action.caller.name()),
             (&mut place.item, &action.listed),

@@ -7,8 +7,10 @@
 //! does not open and counts as absent; a value that was never sealed is read as it is.
 //!
 //! The key comes from `[secrets] key`, else from `secrets.key` in the state directory, which the
-//! first of several processes creates. The first key seals, and all keys open. A store opened for
-//! writing seals plain values, which release 0.1.0 wrote, and seals values of an earlier key again.
+//! first of several processes creates. The first key seals, and all keys open: `[secrets]
+//! previous-key` too, and the file beside a configured key. A store opened for writing seals plain
+//! values, which release 0.1.0 wrote, and seals approvals and launches of an earlier key again;
+//! `headend secrets rekey` does so for every sealed value.
 //! No decision depends on a sealed value: grants and pins are digests. Commands without a daemon
 //! create no key.
 //!
@@ -39,6 +41,10 @@ pub const KEY_FILE: &str = "secrets.key";
 const MIN_KEY_BYTES: usize = 32;
 /// Prefix of each sealed value of this format.
 const FORMAT: &str = "sealed:1:";
+/// Origins of keys, as messages name them.
+const GIVEN: &str = "`key` in [secrets]";
+const PREVIOUS: &str = "`previous-key` in [secrets]";
+const KEPT: &str = "the file secrets.key in the state directory";
 const ID_BYTES: usize = 8;
 
 /// The sources of a store's keys.
@@ -46,6 +52,8 @@ const ID_BYTES: usize = 8;
 pub struct KeySource {
     /// Key of the configuration. If it is set, the key file still opens earlier values.
     pub given: Option<Secret>,
+    /// Previous key of the configuration, which only opens.
+    pub previous: Option<Secret>,
     /// Whether a missing key file is created.
     pub make: bool,
 }
@@ -62,6 +70,8 @@ struct SealKeys {
 }
 
 struct SealKey {
+    /// Where the operator keeps the key, such as [`GIVEN`].
+    origin: &'static str,
     id: [u8; ID_BYTES],
     aead: LessSafeKey,
     /// Input of the keys for other purposes.
@@ -80,6 +90,12 @@ pub enum UnsealedValue {
     },
     /// The key is missing, the value was sealed for another place, or it is damaged.
     Lost,
+}
+
+/// Returns the id that values sealed with this key have, in hexadecimal. `None` would be a failure
+/// of the library's key derivation and never happens.
+pub fn key_id(key: &Secret) -> Option<String> {
+    SealKey::of(GIVEN, key.expose()).map(|key| key.hex())
 }
 
 impl std::fmt::Debug for Seals {
@@ -103,21 +119,45 @@ impl Seals {
             // If several processes created the file at once, the first one won.
             kept = read_key_file(&path).map_err(told)?;
         }
-        let secrets = source.given.iter().map(Secret::expose).chain(kept.as_deref());
-        Self::with(secrets).ok_or_else(|| told(io::Error::other("makes no key")))
+        let given = source.given.as_ref().map(|key| (GIVEN, key.expose()));
+        let kept = kept.as_deref().map(|key| (KEPT, key));
+        // A previous key alone must not seal.
+        let previous = source.previous.as_ref().filter(|_| given.or(kept).is_some());
+        let previous = previous.map(|key| (PREVIOUS, key.expose()));
+        let secrets = if given.is_some() { [given, previous, kept] } else { [kept, previous, None] };
+        Self::with(secrets.into_iter().flatten()).ok_or_else(|| told(io::Error::other("makes no key")))
     }
 
-    /// Derives the keys of these secrets; the first one seals. `None` would be a failure of the
-    /// library's key derivation and never happens.
-    pub fn with<'s>(secrets: impl Iterator<Item = &'s str>) -> Option<Self> {
-        let keys = secrets.map(SealKey::of).collect::<Option<_>>()?;
+    /// Derives the keys of these secrets, each with its origin; the first one seals. `None` would be a failure of the library's key derivation and never happens.
+    pub fn with<'s>(secrets: impl Iterator<Item = (&'static str, &'s str)>) -> Option<Self> {
+        let keys = secrets.map(|(origin, secret)| SealKey::of(origin, secret)).collect::<Option<_>>()?;
         Some(Self(Arc::new(SealKeys { keys, lost: AtomicBool::new(false) })))
+    }
+
+    /// Returns the id of the key that seals, in hexadecimal; `None` if there is no key.
+    pub fn current_id(&self) -> Option<String> {
+        self.0.keys.first().map(SealKey::hex)
+    }
+
+    /// Returns the origins of the keys that only open.
+    pub fn earlier_origins(&self) -> Vec<&'static str> {
+        self.0.keys.iter().skip(1).map(|key| key.origin).collect()
+    }
+
+    /// Returns the origin of the key with this id; `None` if there is no such key.
+    pub fn origin_of(&self, id: &str) -> Option<&'static str> {
+        self.0.keys.iter().find(|key| key.hex() == id).map(|key| key.origin)
+    }
+
+    /// Returns the beginning of every value that the current key sealed; `None` if there is no key.
+    pub fn current_prefix(&self) -> Option<String> {
+        self.0.keys.first().map(SealKey::prefix)
     }
 
     /// Seals a text for a place (table, column, row); `None` if there is no key.
     pub fn seal(&self, place: &[&str], text: &str) -> Option<String> {
         let key = self.0.keys.first()?;
-        let head = format!("{FORMAT}{}:", HEXLOWER.encode(&key.id));
+        let head = key.prefix();
         let nonce: [u8; NONCE_LEN] = clock::random();
         let mut bytes = text.as_bytes().to_vec();
         let aad = Aad::from(encode_place(&head, place));
@@ -149,7 +189,7 @@ impl Seals {
                     tracing::warn!(
                         key,
                         "values in the store are sealed with a key that is not here, and count as absent; \
-                         give it as [secrets] key or in the file secrets.key of the state directory"
+                         give it as [secrets] key or previous-key, or in the file secrets.key of the state directory"
                     );
                 }
                 UnsealedValue::Lost
@@ -177,7 +217,7 @@ impl Seals {
     /// Opens a sealed value; also returns whether the first key sealed it.
     fn try_open(&self, place: &[&str], stored: &str) -> Option<(String, bool)> {
         let (id, encoded) = stored.strip_prefix(FORMAT)?.split_once(':')?;
-        let at = self.0.keys.iter().position(|key| HEXLOWER.encode(&key.id) == id)?;
+        let at = self.0.keys.iter().position(|key| key.hex() == id)?;
         let bytes = BASE64URL_NOPAD.decode(encoded.as_bytes()).ok()?;
         let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
         let mut sealed = sealed.to_vec();
@@ -189,12 +229,21 @@ impl Seals {
 
 impl SealKey {
     /// Derives the keys and the id of a secret of any length (HKDF, RFC 5869).
-    fn of(secret: &str) -> Option<Self> {
+    fn of(origin: &'static str, secret: &str) -> Option<Self> {
         let derived = Salt::new(HKDF_SHA256, b"headend").extract(secret.as_bytes());
         let mut id = [0; 32];
         derived.expand(&[b"seal 1 id"], HKDF_SHA256).and_then(|okm| okm.fill(&mut id)).ok()?;
         let key = UnboundKey::from(derived.expand(&[b"seal 1 key"], &AES_256_GCM).ok()?);
-        Some(Self { id: *id.first_chunk()?, aead: LessSafeKey::new(key), derived })
+        Some(Self { origin, id: *id.first_chunk()?, aead: LessSafeKey::new(key), derived })
+    }
+
+    fn hex(&self) -> String {
+        HEXLOWER.encode(&self.id)
+    }
+
+    /// Returns the beginning of every value that this key sealed.
+    fn prefix(&self) -> String {
+        format!("{FORMAT}{}:", self.hex())
     }
 
     fn secret(&self, purpose: &str, installation: &[u8; 32]) -> Option<[u8; 32]> {
@@ -245,7 +294,7 @@ mod tests {
     const PLACE: &[&str] = &["prompts", "message", "p1"];
 
     fn seals(secrets: &[&str]) -> Seals {
-        Seals::with(secrets.iter().copied()).unwrap()
+        Seals::with(secrets.iter().map(|secret| ("a test", *secret))).unwrap()
     }
 
     fn text(text: &str, current: bool) -> UnsealedValue {
@@ -321,12 +370,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let none = Seals::of(dir.path(), &KeySource::default()).unwrap();
         assert!(none.seal(PLACE, "x").is_none() && !dir.path().join(KEY_FILE).exists(), "only looking makes no key");
-        let make = KeySource { given: None, make: true };
+        let make = KeySource { make: true, ..KeySource::default() };
         let sealed = Seals::of(dir.path(), &make).unwrap().seal(PLACE, "x").unwrap();
         let path = dir.path().join(KEY_FILE);
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(Seals::of(dir.path(), &KeySource::default()).unwrap().open(PLACE, &sealed), text("x", true));
-        let given = KeySource { given: Some(Secret::new("given".repeat(8))), make: true };
+        let given = KeySource { given: Some(Secret::new("given".repeat(8))), make: true, ..KeySource::default() };
         assert_eq!(Seals::of(dir.path(), &given).unwrap().open(PLACE, &sealed), text("x", false), "from before");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
         let refused = Seals::of(dir.path(), &make).unwrap_err();
@@ -338,8 +387,28 @@ mod tests {
     }
 
     #[test]
+    fn a_previous_key_opens_beside_the_present_one_and_never_seals() {
+        let dir = tempfile::tempdir().unwrap();
+        let secret = |text: &str| Some(Secret::new(text.repeat(32)));
+        let of = |given: &str, previous: &str| {
+            let given = secret(given).filter(|_| !given.is_empty());
+            Seals::of(dir.path(), &KeySource { given, previous: secret(previous), make: false }).unwrap()
+        };
+        let old = of("a", "z").seal(PLACE, "x").unwrap();
+        let both = of("b", "a");
+        assert_eq!(both.open(PLACE, &old), text("x", false));
+        assert_eq!(both.earlier_origins(), [PREVIOUS]);
+        let id = old.split(':').nth(2).unwrap();
+        assert_eq!((both.origin_of(id), of("b", "c").origin_of(id)), (Some(PREVIOUS), None));
+        assert_eq!(key_id(&secret("b").unwrap()), both.current_id());
+        assert!(both.seal(PLACE, "y").unwrap().starts_with(&both.current_prefix().unwrap()));
+        let alone = of("", "a");
+        assert!(!alone.can_seal() && alone.open(PLACE, &old) == UnsealedValue::Lost, "only beside a key that seals");
+    }
+
+    #[test]
     fn all_who_make_the_key_at_once_have_the_same() {
-        let make = KeySource { given: None, make: true };
+        let make = KeySource { make: true, ..KeySource::default() };
         for _ in 0..20 {
             let dir = tempfile::tempdir().unwrap();
             let of = || Seals::of(dir.path(), &make).unwrap();
@@ -356,7 +425,7 @@ mod tests {
     #[test]
     fn a_configured_key_leaves_none_in_the_state_directory() {
         let dir = tempfile::tempdir().unwrap();
-        let given = KeySource { given: Some(Secret::new("given".repeat(8))), make: true };
+        let given = KeySource { given: Some(Secret::new("given".repeat(8))), make: true, ..KeySource::default() };
         assert!(Seals::of(dir.path(), &given).unwrap().seal(PLACE, "x").is_some());
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }

@@ -93,6 +93,16 @@ impl SessionStore {
         Ok(Some(Self(Arc::new(SessionStoreState { db, key, ended, unnoted: Mutex::default() }))))
     }
 
+    /// Reads the ends that another process has noted since the store was opened. Blocks.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub fn read_ends(&self) -> Result<(), DbError> {
+        let ended = self.0.db.ended_sessions(clock::since_1970().as_secs())?;
+        self.0.ended.lock().join(ended);
+        Ok(())
+    }
+
     /// Creates the id of a new session; `None` if the session must end with the process, because
     /// the store takes no writes.
     pub fn begin(&self, owner: &SessionOwner<'_>, terms: &SessionTerms) -> Option<(String, KeptSession)> {

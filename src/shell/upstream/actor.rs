@@ -75,6 +75,10 @@ async fn serve(context: &ActorContext, hint: EraHint) -> LifeResult {
 /// allowed.
 async fn serve_as(context: &ActorContext, spec: &UpstreamSettings, hint: EraHint) -> LifeResult {
     let health = &context.handle.health;
+    // The main session has waited before it took a slot for its start.
+    if context.spawner.stop.run_until_cancelled(context.spawner.prior.wait(spec)).await.is_none() {
+        return LifeResult { why: "stopped".to_owned(), next: None, served: None };
+    }
     if !spec.lacks.is_empty() {
         health.lasts(
             "set the variable where headend starts, then start headend again; for a file, `headend reload` is enough",
@@ -90,7 +94,8 @@ async fn serve_as(context: &ActorContext, spec: &UpstreamSettings, hint: EraHint
             return LifeResult { why, next: None, served: None };
         }
     };
-    if let Some(launch) = Launch::of(spec, found, context.spawner.marks.next()) {
+    if let Some(mut launch) = Launch::of(spec, found, context.spawner.marks.next()) {
+        launch.lifeline.clone_from(&context.spawner.lifeline);
         return Box::pin(serve_process(context, launch, hint)).await;
     }
     match spec.target.clone() {
@@ -116,7 +121,11 @@ async fn serve_as(context: &ActorContext, spec: &UpstreamSettings, hint: EraHint
 /// logged.
 async fn serve_main(context: &ActorContext, hint: EraHint) -> LifeResult {
     let (handle, stop) = (&context.handle, &context.spawner.stop);
-    let is_program = matches!(handle.spec.load().target, UpstreamTarget::Stdio { .. });
+    let spec = handle.spec.load_full();
+    let is_program = matches!(spec.target, UpstreamTarget::Stdio { .. });
+    if stop.run_until_cancelled(context.spawner.prior.wait(&spec)).await.is_none() {
+        return LifeResult { why: "stopped".to_owned(), next: None, served: None };
+    }
     let place = if is_program {
         let place = stop.run_until_cancelled(context.spawner.starts.take()).await;
         let Some(place) = place else { return LifeResult { why: "stopped".to_owned(), next: None, served: None } };

@@ -17,7 +17,9 @@ use crate::mcp::voice::UpstreamReader;
 use crate::store::pins::LaunchGate;
 use crate::upstream::login::parts::LoginServices;
 use crate::upstream::net::client::HttpClient;
+use crate::upstream::process::lifeline::Lifeline;
 use crate::upstream::process::mark::OwnerMarks;
+use crate::upstream::process::prior::PriorPrograms;
 use crate::wire::frame::JsonBounds;
 
 /// How much is taken from upstreams. Clones share the bound of bytes, which a reload may change: it
@@ -70,6 +72,10 @@ pub struct Spawner {
     pub gate: Arc<LaunchGate>,
     /// Slots for programs that are starting.
     pub starts: SlotPool,
+    /// The pipe that the guards of the upstream's programs hold; `None` without programs.
+    pub lifeline: Option<Arc<Lifeline>>,
+    /// Programs of the daemon before this one, whose end is awaited before a start.
+    pub prior: PriorPrograms,
 }
 
 impl Spawner {

@@ -19,6 +19,7 @@ use crate::engine::call::{CallOutcome, OutgoingCall};
 use crate::engine::connection::unasked::updated_uri;
 use crate::engine::event::CallEvent;
 use crate::engine::pace::stream_pace::{SHORTEST, StreamPace};
+use crate::mcp::extension::APPS;
 use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::version::Era;
@@ -229,7 +230,11 @@ async fn open_stream(
     let list = RawJson::list(uris.iter().map(|uri| RawJson::string(uri)));
     let wanted = RawObject::of([("resourceSubscriptions", list)]).encode();
     let body = RawObject::of([("notifications", wanted)]);
-    let mut exchange = handle.call(link, permit, outgoing(Method::Listen, body), &ParamHeaders::default());
+    // The stream is for all clients together, so it declares Apps as the gateway does for its lists.
+    let apps = handle.spec.load().own_apps();
+    let capabilities = apps.map(|settings| APPS.added_with(&settings, None));
+    let outgoing = OutgoingCall { capabilities, ..outgoing(Method::Listen, body) };
+    let mut exchange = handle.call(link, permit, outgoing, &ParamHeaders::default());
     let acknowledged = async {
         loop {
             match exchange.next().await {

@@ -95,13 +95,33 @@ fn every_failure_leaves_the_configuration_as_it_was() {
         "identifier": "needs", "version": "1.0.0", "environmentVariables": [{"name": "NEEDS_KEY", "isRequired": true,
         "isSecret": true, "description": "The key of the shop"}]}]}"#,
     );
+    world.write(
+        "work/option.json",
+        r#"{"name": "io.example/option", "packages": [{"registryType": "npm", "identifier": "--registry=http://evil.example", "version": "1.0.0"},
+            {"registryType": "npm", "identifier": "evil/repository", "version": "1.0.0"},
+            {"registryType": "npm", "identifier": "range", "version": "^1.0.0"},
+            {"registryType": "pypi", "identifier": "-e .", "version": "1.0.0"}]}"#,
+    );
+    world.write(
+        "work/huge.json",
+        &format!(r#"{{"name": "io.example/huge", "packages": [], "x": "{}"}}"#, "x".repeat(300_000)),
+    );
+    let long = "long".repeat(2_000);
     let dead = format!("http://127.0.0.1:{}/mcp", free_port());
     let secret = "ghp_0123456789abcdefghijklmnopqrstuvwxyz";
     let pair = format!("GITHUB_TOKEN={secret}");
     let cases: &[(&[&str], &str)] = &[
         (&["old", "--yes", "--", "fails"], "is there already"),
         (&["Bad_Name", "--yes", "--", "fails"], "cannot be a name"),
+        (&[&long, "--yes", "--", "fails"], "cannot be a name"),
+        (&["x", "--yes", &long], "neither an address nor a file"),
+        (&["x\u{1b}[31m\u{202e}", "--yes", "--", "fails"], r"x\u{1b}[31m\u{202e}"),
         (&["x", "--yes", "--", "no-such-program"], "not found"),
+        (&["x", "--yes", "--", "/"], "no program at"),
+        (&["x", "--yes", "--header", "A: b", "--", "fails"], "a program gets no header"),
+        (&["x", "--yes", "--env", "A=b", &dead], "has no variable `A`"),
+        (&["x", "--yes", "--env-from", "A=/a}b", "--", "fails"], "must not contain `}`"),
+        (&["x", "--yes", "https://me:ghp_0123456789abcdefghijklmnopqrstuvwxyz@a.example.com/"], "no user, password"),
         (&["x", "--yes", "--env", &pair, "--", "fails"], "GITHUB_TOKEN"),
         (&["x", "--yes", "--", "fails"], "no licence was found"),
         (&["x", "--yes", &dead], "it is down"),
@@ -115,13 +135,16 @@ fn every_failure_leaves_the_configuration_as_it_was() {
         (&["empty.json", "--yes"], "neither a package that"),
         (&["hosts.json", "--yes"], "headend import"),
         (&["needs.json", "--yes"], "The key of the shop"),
+        (&["needs.json", "--yes"], "--env-from NAME=FILE"),
+        (&["option.json", "--yes"], "neither a package that"),
+        (&["huge.json", "--yes"], "is larger than"),
         (&["x", "--dry-run", "--", "fails"], ""),
     ];
     for (args, part) in cases {
         let output = run(&world, &[&["add"], *args].concat(), &[]);
         let told = said(&output);
         assert_eq!(output.status.success(), part.is_empty(), "{args:?}: {told}");
-        assert!(told.contains(part) && !told.contains(secret), "{args:?}: {told}");
+        assert!(told.contains(part) && !told.contains(secret) && told.len() < 3_000, "{args:?}: {told}");
         assert_eq!((fs::read_to_string(&config).unwrap().as_str(), mode(&config)), (OWN, 0o640), "{args:?}: {told}");
         assert_eq!(fs::read_dir(config.parent().unwrap()).unwrap().count(), 1, "{args:?}");
     }
@@ -156,18 +179,99 @@ fn ctrl_c_and_a_no_leave_the_configuration_and_no_process() {
 }
 
 #[test]
+fn a_signal_ends_the_question_for_a_version_and_the_trial_and_adds_nothing() {
+    let world = TestHome::new();
+    let [asked, stops] = ["work/asked", "work/stops"].map(|name| world.path(name));
+    script(&world, "npx", "exit 1");
+    script(&world, "npm", &format!("sleep 1000 & echo $! > {}; wait", asked.display()));
+    let path = format!("PATH={}:{}", world.path("work/bin").display(), std::env::var("PATH").unwrap());
+    let words = [path.as_str(), headend(), "add", "x", "--yes", "--", "npx", "files"];
+    let terminal = Terminal::by(&world, "env", &words);
+    eventually("npm is asked", || fs::read_to_string(&asked).is_ok_and(|pid| pid.ends_with('\n')));
+    let (code, screen) = terminal.interrupted();
+    assert!(code != Some(0), "{screen}");
+    let pid = fs::read_to_string(&asked).unwrap();
+    eventually("npm has ended", || !Path::new(&format!("/proc/{}", pid.trim())).exists());
+
+    // The server has shown its tools already, and takes its time to end.
+    let fake = Fake::stdio("both").command().replace(['[', ']', ','], " ");
+    script(&world, "slow", &format!("{fake}; touch {}; sleep 1000", stops.display()));
+    let slow = world.path("work/bin/slow");
+    let terminal = Terminal::start(&world, &["add", "x", "--yes", "--", slow.to_str().unwrap()], "");
+    eventually("the server is ending", || stops.exists());
+    let (code, screen) = terminal.interrupted();
+    assert!(code == Some(1) && screen.contains("the configuration is as it was"), "{screen}");
+    assert!(!world.path("config/headend/headend.toml").exists(), "{screen}");
+}
+
+#[test]
+fn a_server_that_offers_nothing_is_not_waited_for() {
+    let world = TestHome::new();
+    let refused = r#"{"jsonrpc":"2.0","id":'$id',"error":{"code":-32601,"message":"unknown"}}"#;
+    let begun = r#"{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"x","version":"1"}}}"#;
+    let lines = format!(
+        "while read -r line; do id=$(printf %s \"$line\" | sed -n 's/.*\"id\":\\([0-9]*\\).*/\\1/p'); case \"$line\" in\n\
+         *'\"initialize\"'*) echo '{begun}'; (sleep 7; kill $$) & ;;\n\
+         *'\"id\"'*) echo '{refused}' ;; esac; done"
+    );
+    script(&world, "empty", &lines);
+    let added = run(&world, &["add", "x", "--yes", "--", "empty"], &[]);
+    assert!(added.status.success() && said(&added).contains("x has 0 tools"), "{}", said(&added));
+}
+
+#[test]
+fn a_file_that_takes_no_table_is_told_before_the_server_starts() {
+    let world = TestHome::new();
+    fs::create_dir(world.path("config/headend")).unwrap();
+    let inline =
+        "policy = { default = \"allow\" }\nupstreams = { old = { command = [\"/bin/true\"], enabled = false } }\n";
+    let config = world.write("config/headend/headend.toml", inline);
+    let mark = world.path("work/started");
+    script(&world, "marks", &format!("touch {}", mark.display()));
+    let failed = run(&world, &["add", "x", "--yes", "--", "marks"], &[]);
+    assert!(!failed.status.success() && said(&failed).contains("tables cannot be added"), "{}", said(&failed));
+    assert!(!mark.exists() && fs::read_to_string(&config).unwrap() == inline);
+}
+
+#[test]
+fn a_preview_warns_and_a_removal_shows_no_secret() {
+    let world = TestHome::new();
+    script(&world, "docker", "exit 1");
+    let shown = run(&world, &["add", "x", "--dry-run", "--", "docker", "run", "-i", "--rm", "--init", "mcp/time"], &[]);
+    assert!(said(&shown).contains("warning: the image `mcp/time` has no tag"), "{}", said(&shown));
+
+    fs::create_dir(world.path("config/headend")).unwrap();
+    let text = "[policy]\ndefault = \"allow\"\n\n[upstreams.x]\ncommand = [\"/bin/true\", \"--token=canary-one\"]\n\
+                env = { API_KEY = \"canary-two\" }\n\n[upstreams.y]\nurl = \"https://a.example.com/?api_key=canary-three\"\n\
+                headers = { Authorization = \"Bearer canary-four\" }\n";
+    world.write("config/headend/headend.toml", text);
+    for (name, part) in [("x", "/bin/true"), ("y", "https://a.example.com/")] {
+        let removed = run(&world, &["remove", name, "--yes"], &[]);
+        let told = said(&removed);
+        assert!(removed.status.success() && told.contains(part) && !told.contains("canary"), "{told}");
+    }
+}
+
+#[test]
 fn a_package_gets_the_version_that_its_tool_names() {
     let world = TestHome::new();
     let fake = Fake::stdio("both").command().replace(['[', ']', ','], " ");
     let server = format!("exec {fake}");
     script(&world, "npx", &server);
     script(&world, "uvx", &server);
-    script(&world, "npm", "[ \"$1 $2 $3\" = 'view @x/files@latest version' ] && echo 2026.8.31");
-    script(&world, "uv", "read name; [ \"$1 $2\" = 'pip compile' ] && echo \"$name==1.4.0\"");
+    script(
+        &world,
+        "npm",
+        "case \"$1 $2 $3\" in 'view @x/files@latest version') echo 2026.8.31 ;;\n\
+         'view ranged@^1.0.0 version') echo \"ranged@1.9.0 '1.9.0'\"; echo \"ranged@1.10.0 '1.10.0'\" ;; *) exit 1 ;; esac",
+    );
+    // Without --no-build, code of the package could run before the question.
+    script(&world, "uv", "read name; [ \"$1 $2 $4\" = 'pip compile --no-build' ] && echo \"$name==1.4.0\"");
     for (name, line, pinned) in [
         ("files", "npx -y @x/files@latest /srv", r#"["npx", "-y", "@x/files@2026.8.31", "/srv"]"#),
         ("clock", "uvx mcp-server-time", r#"["uvx", "mcp-server-time==1.4.0"]"#),
         ("fixed", "npx -y files@1.0.0", r#"["npx", "-y", "files@1.0.0"]"#),
+        ("range", "npx -y ranged@^1.0.0", r#"["npx", "-y", "ranged@1.10.0"]"#),
     ] {
         let words: Vec<&str> = ["add", name, "--yes", "--"].into_iter().chain(line.split(' ')).collect();
         let added = run(&world, &words, &[]);
@@ -230,21 +334,25 @@ fn an_address_is_added_with_its_header_and_one_that_wants_a_login_is_kept() {
         format!("headers = {{ Authorization = {{ file = {:?}, prefix = \"Bearer \" }} }}", key.to_str().unwrap());
     assert!(written.contains(&header) && !written.contains("canary"), "{written}");
 
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let mut bytes = [0; 4096];
-            let _request = stream.read(&mut bytes);
-            let answer = "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-            let _answered = stream.write_all(answer.as_bytes());
-        }
-    });
-    let added = run(&world, &["add", "closed", &url, "--yes"], &[]);
-    let told = said(&added);
-    assert!(added.status.success() && told.contains("closed needs a login: `headend login closed`"), "{told}");
-    assert!(fs::read_to_string(&config).unwrap().contains(&format!("[upstreams.closed]\nurl = \"{url}\"")));
+    for (name, challenge) in [("closed", "WWW-Authenticate: Bearer\r\n"), ("curt", "")] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut bytes = [0; 4096];
+                let _request = stream.read(&mut bytes);
+                let answer =
+                    format!("HTTP/1.1 401 Unauthorized\r\n{challenge}Content-Length: 0\r\nConnection: close\r\n\r\n");
+                let _answered = stream.write_all(answer.as_bytes());
+            }
+        });
+        let added = run(&world, &["add", name, &url, "--yes"], &[]);
+        let told = said(&added);
+        let login = format!("{name} needs a login: `headend login {name}`");
+        assert!(added.status.success() && told.contains(&login), "{told}");
+        assert!(fs::read_to_string(&config).unwrap().contains(&format!("[upstreams.{name}]\nurl = \"{url}\"")));
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::tools::harness::{TestHome, headend};
+use crate::tools::harness::{GatewaySetup, TestHome, headend};
 use crate::tools::process::said;
 use crate::tools::terminal::Terminal;
 
@@ -56,4 +56,41 @@ fn a_project_has_an_entry_of_its_own() {
     assert!(said(&world.run(&["connect"])).contains("claude-code (project)"), "it is listed");
     let undone = world.run(&["disconnect", "claude-code", "--scope", "project", "--yes"]);
     assert!(undone.status.success() && !file.exists(), "{}", said(&undone));
+}
+
+#[test]
+fn a_running_daemon_takes_servers_whose_variables_it_has_by_one_reload() {
+    let gateway = GatewaySetup::new().env("SHARED", "same").env("OTHER", "theirs").start();
+    let world = &gateway.world;
+    fs::create_dir_all(world.path("home/.cursor")).unwrap();
+    let server = |name: &str, value: &str| {
+        format!("\"{name}\": {{\"command\": \"/bin/cat\", \"args\": [\"{name}\"], \"env\": {{\"X\": \"{value}\"}}}}")
+    };
+    let variables = [("a", "${env:SHARED}"), ("b", "${env:OTHER}"), ("c", "${env:NONE}"), ("d", "d"), ("e", "e")];
+    let servers = variables.map(|(name, value)| server(name, value)).join(", ");
+    let file = world.write("home/.cursor/mcp.json", &format!("{{\"mcpServers\": {{{servers}}}}}"));
+    let before = fs::read_to_string(&file).unwrap();
+    let config = gateway.config.to_str().unwrap();
+    let run = |words: &[&str]| {
+        let mut command = world.command(headend());
+        command.args(words).args(["--yes", "--config", config]);
+        let output = command.envs([("SHARED", "same"), ("OTHER", "mine"), ("NONE", "mine")]).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", said(&output));
+        said(&output).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let told = run(&["connect", "cursor", "--move"]);
+    for name in ["b: the running daemon does not have OTHER", "c: the running daemon does not have NONE"] {
+        assert!(told.contains(name), "{told}");
+    }
+    assert!(told.contains(": a, d, e;"), "{told}");
+    let actions = || {
+        let tail = said(&gateway.run(&["audit", "tail", "--json", "-n", "1000"]));
+        tail.matches("\"action\":\"reload\"").count() + tail.matches("\"action\":\"disable\"").count()
+    };
+    let earlier = actions();
+    let told = run(&["disconnect", "cursor"]);
+    assert!(told.contains(": a, d, e;"), "{told}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+    // The daemon watches its file, and may have read it before it was asked to.
+    assert!((1..=2).contains(&(actions() - earlier)), "one reload for three servers");
 }

@@ -173,6 +173,15 @@ fn a_tool_of_a_server_that_starts_for_the_first_time_is_starting() {
 }
 
 #[test]
+fn a_call_at_a_terminal_waits_for_a_server_that_starts() {
+    let slow = Fake::stdio("legacy").behaving("slow-start=3000").command();
+    let gateway = GatewaySetup::new().toml(&format!("[upstreams.fx]\ncommand = {slow}")).start();
+    let call = Terminal::start(&gateway.world, &["call", "fx__echo", r#"{"text":"hello"}"#], "");
+    let (code, screen) = call.end();
+    assert!(code == Some(0) && screen.contains("hello"), "{screen}");
+}
+
+#[test]
 fn status_has_addresses_clients_by_name_and_open_approvals() {
     let setup = GatewaySetup::new().policy("default = \"ask\"").toml("[console]\nlisten = \"127.0.0.1:0\"");
     let gateway = setup.fake("fx", &Fake::stdio("both")).start();

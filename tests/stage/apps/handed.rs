@@ -24,17 +24,19 @@ fn two_owners(more: &str) -> (Gateway, [Patch; 2], [InputLog; 2], GatewaySetup) 
     // Each patch is in a folder of its own.
     let patches = [Patch::new(&setup), Patch::new(&second)];
     let logs = ["a", "b"].map(|name| InputLog::new(&folder, name));
-    let block = json!({"type": "resource", "resource": {"uri": VIEW, "mimeType": MIME, "text": "<p>"}});
-    let result = json!({
-        "content": [{"type": "resource_link", "uri": VIEW, "name": "v"}, block],
-        "_meta": {"ui": {"resourceUri": VIEW}, "ui/resourceUri": VIEW},
-    });
+    let result = |text: &str| {
+        let block = json!({"type": "resource", "resource": {"uri": VIEW, "mimeType": MIME, "text": text}});
+        json!({
+            "content": [{"type": "resource_link", "uri": VIEW, "name": "v"}, block],
+            "_meta": {"ui": {"resourceUri": VIEW}, "ui/resourceUri": VIEW},
+        })
+    };
     let mut patch = with_view(&html("of a"));
-    patch["results"] = json!({"echo": result});
+    patch["results"] = json!({"echo": result("of a")});
     patches[0].write(&patch);
     patches[1].write(&json!({
         "more": {"resources": [{"uri": VIEW, "name": "view", "mimeType": MIME}]},
-        "reads": {VIEW: html("of b")}, "results": {"echo": result},
+        "reads": {VIEW: html("of b")}, "results": {"echo": result("of b")},
     }));
     let fakes = [0, 1].map(|at| patches[at].of(Fake::stdio("modern")).logging(&logs[at]));
     let setup = setup.fake("a", &fakes[0]).fake("b", &fakes[1]).toml(more);

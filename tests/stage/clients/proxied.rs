@@ -24,13 +24,17 @@ fn the_console_answers_for_the_hosts_of_its_proxy_and_to_their_pages_alone() {
     // Hosts of other listeners are none of the console.
     let gateway = GatewaySetup::new().server("allowed-hosts = [\"mcp.example.com\"]").toml(&hosts).start();
     let own = console(&gateway).to_string();
-    let page = format!("https://{HOST}");
+    let (page, plain, direct) = (format!("https://{HOST}"), format!("http://{HOST}"), format!("http://{own}"));
     for (method, host, origin, status) in [
         ("GET", HOST, None, 200),
         ("GET", &own, None, 200),
         ("GET", "mcp.example.com", None, 403),
         ("GET", "console.example.com.evil.example", None, 403),
         ("POST", HOST, Some(&*page), 303),
+        ("POST", &own, Some(&*direct), 303),
+        // Anyone on the way can serve a page of the host without TLS.
+        ("POST", HOST, Some(&*plain), 403),
+        ("POST", HOST, Some(&*direct), 403),
         ("POST", HOST, Some("https://mcp.example.com"), 403),
         ("POST", HOST, Some("https://evil.example"), 403),
     ] {

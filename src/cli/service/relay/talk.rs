@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 
-use crate::serve::lines::INPUT_OVER;
+use crate::serve::lines::{INPUT_OVER, LEAVING, LEFT};
 use crate::wire::code;
 use crate::wire::frame::Frame;
 use crate::wire::id::{ClientId, IdKey};
@@ -33,6 +33,8 @@ enum RequestFate {
 enum DaemonState {
     #[default]
     Here,
+    /// The daemon ends once it has answered its open requests; further ones wait for the next.
+    Leaving,
     /// The daemon went away a short time ago; lines wait for it.
     Away,
     /// The daemon has been away for so long that requests are refused.
@@ -60,6 +62,8 @@ pub(super) struct RelayConversation {
     input_over: bool,
     /// Lines that wait for the daemon.
     waiting: Vec<Bytes>,
+    /// Open requests that wait for the next daemon while this one ends.
+    kept: HashSet<IdKey>,
     /// Requests that a stand-in has not answered; `None` without a stand-in.
     unanswered: Option<UnansweredRequests>,
 }
@@ -104,12 +108,17 @@ impl RelayConversation {
     pub(super) fn hear_client(&mut self, lines: &mut LineDecoder, to_daemon: &mut BytesMut, to_client: &mut BytesMut) {
         while let Some(line) = lines.next_line() {
             let StreamLine::Full(line) = line else { continue };
+            // While the daemon leaves, only messages about its own open requests are for it.
+            let mut is_for_leaving = false;
             match parsed(&line) {
                 Some(Message::Request(request)) if self.daemon == DaemonState::Lost => {
                     refuse(&request.id, RequestFate::NotMade, to_client);
                     continue;
                 }
                 Some(Message::Request(request)) => {
+                    if self.daemon == DaemonState::Leaving {
+                        self.kept.insert(request.id.key());
+                    }
                     if request.method == "initialize" {
                         self.initialize = Some(line.clone());
                     }
@@ -128,6 +137,7 @@ impl RelayConversation {
                     if key.is_none_or(|key| self.asked.remove(&key).is_none()) {
                         continue;
                     }
+                    is_for_leaving = true;
                 }
                 Some(Message::Notification(notice)) if notice.method == "notifications/initialized" => {
                     self.initialized = Some(line.clone());
@@ -135,7 +145,9 @@ impl RelayConversation {
                 // The stand-in does not answer a cancelled request, and the daemon need not hear of
                 // it.
                 Some(Message::Notification(notice)) if notice.method == "notifications/cancelled" => {
-                    if let (Some(unanswered), Some(key)) = (&mut self.unanswered, cancelled(&notice)) {
+                    let key = cancelled(&notice);
+                    is_for_leaving = key.as_ref().is_some_and(|key| !self.kept.contains(key));
+                    if let (Some(unanswered), Some(key)) = (&mut self.unanswered, key) {
                         unanswered.remove(&key);
                         self.open.remove(&key);
                     }
@@ -145,7 +157,8 @@ impl RelayConversation {
             }
             match self.daemon {
                 DaemonState::Here => push(to_daemon, &line),
-                DaemonState::Away => self.waiting.push(line),
+                DaemonState::Leaving if is_for_leaving => push(to_daemon, &line),
+                DaemonState::Leaving | DaemonState::Away => self.waiting.push(line),
                 DaemonState::Lost => {}
             }
         }
@@ -160,7 +173,7 @@ impl RelayConversation {
     /// the daemon's open questions with an error.
     pub(super) fn end_input(&mut self, to_daemon: &mut BytesMut) {
         self.input_over = true;
-        if self.daemon == DaemonState::Here {
+        if matches!(self.daemon, DaemonState::Here | DaemonState::Leaving) {
             push(to_daemon, INPUT_OVER.as_bytes());
         }
         for id in self.listens.drain().filter_map(|key| self.open.remove(&key)) {
@@ -175,6 +188,11 @@ impl RelayConversation {
     pub(super) fn hear_daemon(&mut self, lines: &mut LineDecoder, to_client: &mut BytesMut, to_daemon: &mut BytesMut) {
         while let Some(line) = lines.next_line() {
             let StreamLine::Full(line) = line else { continue };
+            if *line == *LEAVING.as_bytes() {
+                push(to_daemon, LEFT.as_bytes());
+                self.daemon = DaemonState::Leaving;
+                continue;
+            }
             match parsed(&line) {
                 Some(Message::Response(response)) => {
                     let key = response.id.and_then(ClientId::from_raw).map(|id| id.key());
@@ -201,10 +219,13 @@ impl RelayConversation {
         }
     }
 
-    /// Handles that the daemon went away: answers all open requests with an error, since it may
+    /// Handles that the daemon went away: answers all its open requests with an error, since it may
     /// have executed them, and has later lines wait.
     pub(super) fn lost(&mut self, to_client: &mut BytesMut) {
+        let kept = std::mem::take(&mut self.kept);
+        let kept: HashMap<IdKey, ClientId> = self.open.extract_if(|key, _| kept.contains(key)).collect();
         self.refuse_open(RequestFate::Unknown, to_client);
+        self.open = kept;
         // Requests that were answered so must not be sent again.
         self.unanswered = None;
         (self.daemon, self.swallow) = (DaemonState::Away, None);
@@ -261,6 +282,9 @@ impl RelayConversation {
 
     /// Answers all open requests with an error, at the end of the relay.
     pub(super) fn end(&mut self, to_client: &mut BytesMut) {
+        if self.daemon == DaemonState::Leaving {
+            self.lost(to_client);
+        }
         let fate = if self.daemon == DaemonState::Here { RequestFate::Unknown } else { RequestFate::NotMade };
         self.refuse_open(fate, to_client);
     }
@@ -321,175 +345,4 @@ fn refuse(id: &ClientId, fate: RequestFate, to_client: &mut BytesMut) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const CALL: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{}}"#;
-    const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
-    const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-
-    /// A conversation, and the bytes that it has for both sides.
-    #[derive(Default)]
-    struct RelayOutput {
-        talk: RelayConversation,
-        daemon: BytesMut,
-        client: BytesMut,
-    }
-
-    impl RelayOutput {
-        fn client_says(&mut self, line: &str) {
-            let mut lines = LineDecoder::new(1024);
-            push(lines.buffer(), line.as_bytes());
-            self.talk.hear_client(&mut lines, &mut self.daemon, &mut self.client);
-        }
-
-        fn daemon_says(&mut self, line: &str) {
-            let mut lines = LineDecoder::new(1024);
-            push(lines.buffer(), line.as_bytes());
-            self.talk.hear_daemon(&mut lines, &mut self.client, &mut self.daemon);
-        }
-
-        fn take(bytes: &mut BytesMut) -> Vec<String> {
-            String::from_utf8_lossy(&bytes.split()).lines().map(str::to_owned).collect()
-        }
-
-        fn at_daemon(&mut self) -> Vec<String> {
-            Self::take(&mut self.daemon)
-        }
-
-        fn at_client(&mut self) -> Vec<String> {
-            Self::take(&mut self.client)
-        }
-
-        fn greeted() -> Self {
-            let mut both = Self::default();
-            both.client_says(INITIALIZE);
-            both.daemon_says(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
-            both.client_says(INITIALIZED);
-            both.at_client();
-            both.at_daemon();
-            both
-        }
-    }
-
-    #[test]
-    fn a_call_in_flight_is_answered_and_one_that_waits_is_made_after_the_handshake() {
-        let mut both = RelayOutput::greeted();
-        both.client_says(CALL);
-        assert_eq!(both.at_daemon(), [CALL]);
-        both.talk.lost(&mut both.client);
-        let told = both.at_client();
-        assert!(told.len() == 1 && told[0].contains(r#""id":7"#) && told[0].contains(r#""executed":"unknown""#));
-        both.client_says(CALL);
-        assert!(both.at_daemon().is_empty() && both.talk.waiting() > 0);
-        both.talk.found(&mut both.daemon);
-        assert_eq!(both.at_daemon(), [INITIALIZE, INITIALIZED, CALL]);
-        both.daemon_says(r#"{"jsonrpc":"2.0","id":1,"result":{"again":true}}"#);
-        assert!(both.at_client().is_empty(), "the client has had its answer");
-        both.daemon_says(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
-        assert_eq!(both.at_client().len(), 1);
-        both.talk.end(&mut both.client);
-        assert!(both.at_client().is_empty(), "nothing is open");
-    }
-
-    #[test]
-    fn requests_that_waited_for_too_long_and_all_after_them_are_refused_as_not_made() {
-        let mut both = RelayOutput::greeted();
-        both.talk.lost(&mut both.client);
-        both.client_says(CALL);
-        both.talk.give_up_waiting(&mut both.client);
-        both.client_says(&CALL.replace('7', "8"));
-        let told = both.at_client();
-        assert_eq!(told.len(), 2, "{told:?}");
-        for (line, id) in told.iter().zip([7, 8]) {
-            assert!(line.contains(&format!(r#""id":{id}"#)) && line.contains(r#""executed":"no""#), "{line}");
-        }
-        both.talk.found(&mut both.daemon);
-        assert_eq!(both.at_daemon(), [INITIALIZE, INITIALIZED]);
-    }
-
-    #[test]
-    fn a_handshake_that_waited_is_said_once_and_one_that_failed_is_not_repeated() {
-        let mut both = RelayOutput::default();
-        both.talk.lost(&mut both.client);
-        both.client_says(INITIALIZE);
-        both.talk.found(&mut both.daemon);
-        assert_eq!(both.at_daemon(), [INITIALIZE]);
-        both.talk.lost(&mut both.client);
-        assert!(both.at_client()[0].contains(r#""id":1"#));
-        both.talk.found(&mut both.daemon);
-        assert!(both.at_daemon().is_empty());
-    }
-
-    #[test]
-    fn a_daemon_is_sent_what_the_stand_in_has_not_answered() {
-        let mut both = RelayOutput { talk: RelayConversation::with_stand_in(), ..RelayOutput::default() };
-        both.client_says(INITIALIZE);
-        both.daemon_says(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
-        both.client_says(INITIALIZED);
-        both.client_says(CALL);
-        both.client_says(&CALL.replace('7', "8"));
-        both.client_says(&CALL.replace('7', "9"));
-        both.daemon_says(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
-        both.client_says(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}"#);
-        both.at_daemon();
-        both.at_client();
-        both.talk.leave_stand_in(&mut both.client);
-        let told = both.at_client();
-        assert!(told.len() == 3 && told[0].contains("notifications/tools/list_changed"), "{told:?}");
-        both.talk.found(&mut both.daemon);
-        assert_eq!(both.at_daemon(), [INITIALIZE, INITIALIZED, &CALL.replace('7', "8")]);
-        both.daemon_says(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
-        assert!(both.at_client().is_empty(), "the stand-in has answered it");
-        both.daemon_says(r#"{"jsonrpc":"2.0","id":8,"result":{}}"#);
-        assert_eq!(both.at_client().len(), 1);
-    }
-
-    #[test]
-    fn a_handshake_that_the_stand_in_has_not_answered_is_the_daemons() {
-        let mut both = RelayOutput { talk: RelayConversation::with_stand_in(), ..RelayOutput::default() };
-        both.client_says(INITIALIZE);
-        both.at_daemon();
-        both.talk.leave_stand_in(&mut both.client);
-        both.talk.found(&mut both.daemon);
-        assert_eq!(both.at_daemon(), [INITIALIZE]);
-        both.daemon_says(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
-        assert_eq!(both.at_client().len(), 1);
-    }
-
-    #[test]
-    fn after_the_end_of_the_input_calls_are_answered_and_the_daemon_asks_in_vain() {
-        let mut both = RelayOutput::greeted();
-        both.client_says(CALL);
-        both.client_says(r#"{"jsonrpc":"2.0","id":8,"method":"subscriptions/listen","params":{}}"#);
-        both.daemon_says(r#"{"jsonrpc":"2.0","id":"q1","method":"elicitation/create","params":{}}"#);
-        both.at_daemon();
-        both.at_client();
-        both.talk.end_input(&mut both.daemon);
-        both.daemon_says(r#"{"jsonrpc":"2.0","id":"q2","method":"roots/list"}"#);
-        let mut told = both.at_daemon();
-        assert!(told.remove(0) == INPUT_OVER && told[0].contains(r#""requestId":8"#), "{told:?}");
-        assert!(told[1].contains(r#""id":"q1""#) && told[2].contains(r#""id":"q2""#), "{told:?}");
-        assert!(told[1..].iter().all(|line| line.contains("\"error\"")) && told.len() == 3, "{told:?}");
-        assert!(!both.talk.is_idle() && both.at_client().is_empty());
-        both.daemon_says(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
-        assert!(both.talk.is_idle() && both.at_client().len() == 1);
-    }
-
-    #[test]
-    fn an_answer_reaches_only_the_daemon_that_asked() {
-        let mut both = RelayOutput::greeted();
-        let (question, answer) =
-            (r#"{"jsonrpc":"2.0","id":3,"method":"roots/list"}"#, r#"{"jsonrpc":"2.0","id":3,"result":{"roots":[]}}"#);
-        both.daemon_says(question);
-        both.talk.lost(&mut both.client);
-        both.talk.found(&mut both.daemon);
-        both.at_daemon();
-        both.client_says(answer);
-        assert!(both.at_daemon().is_empty());
-        both.daemon_says(question);
-        both.client_says(answer);
-        both.client_says(answer);
-        assert_eq!(both.at_daemon(), [answer]);
-    }
-}
+mod tests;

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::catalog::inventory::Inventory;
-use crate::config;
+use crate::config::{self, SecretSettings};
 use crate::daemon::gateway::ConfigSource;
 use crate::operator::alone::open_state;
 use crate::wire::json::raw::RawJson;
@@ -55,7 +55,7 @@ fn gateway(dir: &Path, marker: &Path) -> RunningGateway {
     fs::write(&path, text).unwrap();
     let loading = config::load(&path);
     let (config, _) = loading.outcome.unwrap();
-    let store = open_state(dir.join("state"), None, true).unwrap();
+    let store = open_state(dir.join("state"), SecretSettings::default(), true).unwrap();
     let kept = r#"{"version":1,"revision":"2025-06-18","tools":[{"name":"read","inputSchema":{"type":"object"}}],"prompts":[],"resources":[],"resourceTemplates":[]}"#;
     let (inventory, revision) = Inventory::from_json(&RawJson::trusted(kept)).unwrap();
     store.remember(&config.upstreams[0].launch_identity(), &inventory, revision).unwrap();

@@ -6,9 +6,11 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::cli::exit::NO;
 use crate::cli::reach::exchange::FileVersion;
 use crate::cli::setup::hosts::KnownHost;
 use crate::cli::setup::import::MAX_FILE;
+use crate::cli::words::output::CommandFailure;
 
 /// A host's file as it was read.
 #[derive(Debug)]
@@ -44,13 +46,22 @@ impl EditedFile {
     }
 
     /// Replaces the file, or removes it without a text, if nothing has changed it since it was
-    /// read.
-    pub(super) fn replace(&self, after: Option<&str>) -> Result<(), String> {
-        let failed = |error: io::Error| format!("{}: {error}; it was left alone", self.shown.display());
+    /// read. Calls `first` when the new file is written and only has to be renamed; an error of it
+    /// leaves the old one.
+    ///
+    /// # Errors
+    /// 1 with the reason why the file was left alone, or the error of `first`.
+    pub(super) fn replace(
+        &self,
+        after: Option<&str>,
+        first: impl FnOnce() -> Result<(), CommandFailure>,
+    ) -> Result<(), CommandFailure> {
+        let failed =
+            |error: io::Error| CommandFailure::new(NO, format!("{}: {error}; it was left alone", self.shown.display()));
         let folder = self.target.parent().unwrap_or(Path::new("/"));
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
         let lock = self.has_lock.then(|| HostLock::take(&self.target)).transpose().map_err(failed)?;
-        let replaced = self.version.replace(&self.target, after, MAX_FILE).map_err(failed);
+        let replaced = self.version.replace_behind(&self.target, after, MAX_FILE, failed, first);
         drop(lock);
         replaced
     }

@@ -1,11 +1,12 @@
 //! What headend keeps of connected hosts, below the state directory, so that `disconnect` restores
 //! their files.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::{Deserialize, Serialize};
 
 use super::edit::EntryText;
@@ -19,7 +20,7 @@ use crate::config::source::guard;
 use crate::wire::digest::Digest;
 
 /// What `connect` did to a host's file.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ConnectRecord {
     /// The host's file.
     pub(super) file: PathBuf,
@@ -35,11 +36,12 @@ pub(super) struct ConnectRecord {
 }
 
 /// A server that `connect` moved out of a host's file.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MovedServer {
     pub(super) name: String,
     pub(super) upstream: String,
-    /// Whether the upstream was in the configuration and enabled before.
+    /// Whether the upstream was in the configuration and enabled before any host's server was moved
+    /// to it.
     pub(super) was_on: bool,
     pub(super) text: EntryText,
     /// Name of the entry before it.
@@ -47,6 +49,11 @@ pub(super) struct MovedServer {
 }
 
 impl ConnectRecord {
+    /// Returns true if an upstream is in headend, or enabled there, since its server was moved.
+    pub(super) fn has_brought(&self, upstream: &str) -> bool {
+        self.moved.iter().any(|server| server.upstream == upstream && !server.was_on)
+    }
+
     /// Returns true if a text is what `connect` wrote.
     pub(super) fn is_after(&self, text: &str) -> bool {
         self.after == Digest::of(text.as_bytes()).hex()
@@ -80,6 +87,22 @@ impl ConnectRecords {
         self.0.join(format!("{host}.{}.json", digest.get(..12).unwrap_or_default()))
     }
 
+    /// Waits until no other command changes hosts' files, and keeps others waiting until the result
+    /// is dropped.
+    ///
+    /// # Errors
+    /// 75 if the lock cannot be made.
+    pub(super) fn lock(&self) -> Result<File, CommandFailure> {
+        let path = self.0.join(".lock");
+        let lock = || -> io::Result<File> {
+            make_folder(&self.0)?;
+            let file = guard::open(&path, OFlags::RDWR | OFlags::CREATE, guard::SHARED)?;
+            flock(&file, FlockOperation::LockExclusive)?;
+            Ok(file)
+        };
+        lock().map_err(|error| failed(&path, &error))
+    }
+
     /// Reads the record of a host's file, and the text that the file had before; `None` for the
     /// text if there was no file.
     ///
@@ -96,33 +119,29 @@ impl ConnectRecords {
         Ok(Some((record, read(&place.with_extension("backup"))?)))
     }
 
-    /// Reads the records of all files but one.
-    pub(super) fn others(&self, host: &str, file: &Path) -> Vec<ConnectRecord> {
-        let own = self.place(host, file);
+    /// Reads the records of all files.
+    pub(super) fn all(&self) -> Vec<ConnectRecord> {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten().map(|entry| entry.path());
-        let records = entries.filter(|path| *path != own && path.extension().is_some_and(|ending| ending == "json"));
+        let records = entries.filter(|path| path.extension().is_some_and(|ending| ending == "json"));
         records.filter_map(|path| serde_json::from_str(&read(&path).ok()??).ok()).collect()
     }
 
-    /// Writes a record, and the text that the file had before.
+    /// Writes a record, and the text that the file had before; removes both without a record.
     ///
     /// # Errors
-    /// 75 if a file cannot be written.
-    pub(super) fn save(&self, host: &str, record: &ConnectRecord, before: Option<&str>) -> Result<(), CommandFailure> {
-        let place = self.place(host, &record.file);
-        write(&place.with_extension("backup"), before)?;
+    /// 75 if a file cannot be written or removed.
+    pub(super) fn save(
+        &self,
+        host: &str,
+        file: &Path,
+        record: Option<(&ConnectRecord, Option<&str>)>,
+    ) -> Result<(), CommandFailure> {
+        let place = self.place(host, file);
+        let backup = place.with_extension("backup");
+        let Some((record, before)) = record else { return write(&place, None).and_then(|()| write(&backup, None)) };
+        write(&backup, before)?;
         let text = serde_json::to_string(record).map_err(|error| failed(&place, &error))?;
         write(&place, Some(&text))
-    }
-
-    /// Removes a record and its backup.
-    ///
-    /// # Errors
-    /// 75 if a file cannot be removed.
-    pub(super) fn forget(&self, host: &str, file: &Path) -> Result<(), CommandFailure> {
-        let place = self.place(host, file);
-        write(&place, None)?;
-        write(&place.with_extension("backup"), None)
     }
 }
 
@@ -134,15 +153,19 @@ fn read(path: &Path) -> Result<Option<String>, CommandFailure> {
     Ok(FileVersion::read(path, MAX_FILE).map_err(|error| failed(path, &error))?.text)
 }
 
+/// Makes a directory of ours if it is missing; other users must not be able to write to it.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    guard::check_directory(folder, false).map_err(guard::refusal_error)
+}
+
 /// Writes a file that only we can read, in a directory of ours, or removes it.
 ///
 /// # Errors
 /// 75 if that fails, also if other users could write to the directory.
 pub(super) fn write(path: &Path, text: Option<&str>) -> Result<(), CommandFailure> {
     let write = || -> io::Result<()> {
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        guard::check_directory(folder, false).map_err(guard::refusal_error)?;
+        make_folder(path.parent().unwrap_or(Path::new("/")))?;
         let version = FileVersion::read(path, MAX_FILE)?;
         if version.text.as_deref() == text { Ok(()) } else { version.replace(path, text, MAX_FILE) }
     };

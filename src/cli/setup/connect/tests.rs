@@ -10,9 +10,13 @@ use clap::Parser as _;
 use tempfile::TempDir;
 
 use super::*;
+use crate::cli::exit::NO;
 use crate::cli::reach::exchange::fault;
+use crate::cli::setup::hosts::HostFolders;
 use crate::cli::setup::import::{FileValue, read_value};
 use crate::stage::surroundings::Surroundings;
+
+mod unusual;
 
 const SECRET: &str = "ghp_canary0123456789abcdef";
 
@@ -34,11 +38,24 @@ impl Home {
         path
     }
 
-    /// Runs a command in this home; returns its exit code and all that it prints.
-    fn run(&self, line: &str) -> (u8, String) {
+    /// Puts this thread into the home.
+    fn enter(&self) {
         let home = ("HOME".to_owned(), self.0.path().display().to_string());
         let runtime = ("XDG_RUNTIME_DIR".to_owned(), self.path("run").display().to_string());
         Surroundings::of([home, runtime]).enter();
+    }
+
+    /// Calls a function in this home.
+    fn within<T>(&self, call: impl FnOnce() -> T) -> T {
+        self.enter();
+        let done = call();
+        drop(Surroundings::leave());
+        done
+    }
+
+    /// Runs a command in this home; returns its exit code and all that it prints.
+    fn run(&self, line: &str) -> (u8, String) {
+        self.enter();
         let words = iter::once("headend").chain(line.split(' '));
         let done = crate::cli::dispatch(crate::cli::CommandLine::try_parse_from(words).unwrap());
         let said = Surroundings::leave();
@@ -244,7 +261,7 @@ fn a_file_that_cannot_be_edited_safely_is_left_alone() {
             "claude-code",
             CLAUDE,
             "{\"mcpServers\": {\"headend\": {\"url\": \"https://x.example\"}, \"headend\": {\"command\": \"x\"}}}",
-            "is in it twice",
+            "is another server",
         ),
         ("codex", CODEX, "[mcp_servers.a]\n[mcp_servers.a]\n", "not TOML"),
         ("codex", CODEX, "mcp_servers = { a = { command = \"/bin/a\" } }\n", "edit it by hand"),
@@ -286,10 +303,10 @@ fn a_file_that_changes_meanwhile_stays_and_a_lock_is_waited_for() {
     let read = || EditedFile::read(find("claude-code").unwrap(), &path, home.0.path()).unwrap();
     let file = read();
     fs::write(&path, "{\"a\": 2}").unwrap();
-    assert!(file.replace(Some("{}")).unwrap_err().contains("changed in the meantime"));
+    assert!(file.replace(Some("{}"), || Ok(())).unwrap_err().text.contains("changed in the meantime"));
     let file = read();
     fs::rename(home.write("other", "{\"a\": 2}"), &path).unwrap();
-    assert!(file.replace(Some("{}")).is_err(), "another file of the same text");
+    assert!(file.replace(Some("{}"), || Ok(())).is_err(), "another file of the same text");
     assert_eq!(fs::read_to_string(&path).unwrap(), "{\"a\": 2}");
     let lock = home.path(".claude.json.lock");
     fs::create_dir(&lock).unwrap();
@@ -328,7 +345,7 @@ fn servers_that_headend_could_not_start_stay_and_are_listed() {
     assert_eq!(servers(&path, &["servers"]), all.map(str::to_owned).into(), "{said}");
     for why in [
         "input: its host asks",
-        "token: its secrets are not set here (T_TOKEN)",
+        "token: it has a secret (T_TOKEN)",
         "socket: headend does not speak",
         "variable: set NOT_SET",
     ] {
@@ -359,7 +376,8 @@ fn a_server_of_two_hosts_stays_enabled_until_both_have_it_back() {
     home.ok("disconnect cursor --yes");
     assert_eq!(home.enabled().len(), 1, "LM Studio has it by headend alone");
     home.ok("disconnect lmstudio --yes");
-    assert!(home.enabled().is_empty() || paths.iter().all(|path| fs::read_to_string(path).unwrap() == text));
+    assert!(home.enabled().is_empty(), "no server runs in two places");
+    assert!(paths.iter().all(|path| fs::read_to_string(path).unwrap() == text));
 }
 
 #[test]
@@ -414,6 +432,7 @@ fn a_kill_at_any_step_leaves_whole_files_and_no_server_in_neither() {
             assert!(now == old || now == end, "{line} {steps}: {now}");
             home.run("disconnect claude-code --yes");
             assert_eq!(fs::read_to_string(&path).unwrap(), text, "{line} {steps}");
+            assert!(home.enabled().is_empty(), "{line} {steps}: no server runs in two places");
             let left = fs::read_dir(home.0.path()).unwrap().flatten().map(|entry| entry.file_name());
             let left: Vec<_> = left.filter(|name| name.to_string_lossy().contains("headend-edit")).collect();
             assert!(left.is_empty(), "{line} {steps}: {left:?}");

@@ -225,6 +225,10 @@ pub(super) fn check_state(common: &CommonOptions, found: &mut DoctorFindings) ->
                 let next = "where a daemon runs, restart that host: it then uses the daemon's upstreams";
                 found.add(FindingLevel::Note, "gateways", what, next);
             }
+            for doubt in store.iter().flat_map(|store| store.doubt_keys()) {
+                let (what, next) = doubt.split_once("; ").unwrap_or((&doubt, ""));
+                found.add(FindingLevel::Warning, "keys", what, next);
+            }
             Some(dir)
         }
         Err(failure) => {

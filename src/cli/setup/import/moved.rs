@@ -34,6 +34,8 @@ pub(in crate::cli::setup) struct MovableServer {
     pub(in crate::cli::setup) present: Option<bool>,
     /// Files to write, each with its secret.
     pub(in crate::cli::setup) secrets: Vec<(PathBuf, String)>,
+    /// Environment variables that headend reads for it.
+    pub(in crate::cli::setup) variables: Vec<String>,
     block: usize,
 }
 
@@ -88,6 +90,34 @@ impl HostServers {
         self.drafts.iter().filter(is_on).map(|draft| &*draft.name)
     }
 
+    /// Returns true if the entry of that name starts or reaches headend in any way.
+    pub(in crate::cli::setup) fn leads_to_headend(&self, name: &str) -> bool {
+        self.of_user().any(|draft| draft.name == name && is_headend(&draft.parts))
+    }
+
+    /// Replaces the secrets in the comments of a text by dots. A comment is what follows the first
+    /// mark of one in a line, also within a string, and the lines up to the end of a block.
+    pub(in crate::cli::setup) fn redact_comments(&self, text: &str) -> String {
+        let (mut out, mut is_block) = (String::new(), false);
+        for line in text.split_inclusive('\n') {
+            let mark = ["//", "/*", "#"].iter().filter_map(|mark| line.find(mark)).min();
+            let start = if is_block { 0 } else { mark.unwrap_or(line.len()) };
+            is_block = match (line.rfind("/*"), line.rfind("*/")) {
+                (None, None) => is_block,
+                (opened, closed) => opened > closed,
+            };
+            let (mut at, comment) = (start, line.get(start..).unwrap_or_default());
+            out.push_str(line.get(..start).unwrap_or_default());
+            for span in self.known.and(comment, secrets::in_text(comment)) {
+                out.push_str(line.get(at..start + span.range.start).unwrap_or_default());
+                out.push_str("•••••");
+                at = start + span.range.end;
+            }
+            out.push_str(line.get(at..).unwrap_or_default());
+        }
+        out
+    }
+
     /// Returns true if a string in the file must not be shown. `keys` lead to it.
     pub(in crate::cli::setup) fn hides(&self, keys: &[&str], value: &str) -> bool {
         let name = keys.last().copied().unwrap_or_default();
@@ -114,6 +144,10 @@ impl HostServers {
             let block = |names: &mut ImportNames| checked(UpstreamBlock::new(&draft.name, from, names), known);
             let mut alone = ImportNames::default();
             let own = block(&mut alone);
+            let taking = BlockSource { secrets: Some(secrets.unwrap_or(Path::new("/"))), ..from };
+            let mut untaken = ImportNames::default();
+            let left = UpstreamBlock::new(&draft.name, taking, &mut untaken).exports;
+            let is_takable = left.iter().all(|(name, _)| untaken.secret_of(name).is_none());
             let present = target.same(&own);
             let origin = draft.sources.iter().map(|from| known.redacted(from)).collect::<String>();
             if present.is_none() && target.lines.contains(comment(&origin).trim_end()) {
@@ -122,13 +156,14 @@ impl HostServers {
             }
             let own = if present.is_some() { own } else { block(&mut names) };
             let names = if present.is_some() { &alone } else { &names };
-            match reason_to_stay(&own, names, secrets.is_some()) {
+            match reason_to_stay(&own, names, is_takable) {
                 Some(why) => out.leave(&draft.name, &why),
                 None => {
                     let secrets = own.taken.clone();
+                    let variables = own.exports.iter().map(|(name, _)| name.clone()).collect();
                     let upstream = present.as_ref().map_or(&own.name, |(name, _)| name).clone();
                     let (name, block, present) = (draft.name.clone(), out.blocks.len(), present.map(|(_, on)| on));
-                    out.moved.push(MovableServer { name, upstream, present, secrets, block });
+                    out.moved.push(MovableServer { name, upstream, present, secrets, variables, block });
                     out.blocks.push((own, origin));
                 }
             }
@@ -138,14 +173,9 @@ impl HostServers {
 }
 
 impl MovableServers {
-    fn leave(&mut self, name: &str, why: &str) {
+    /// Adds a server that stays in its host, with the reason.
+    pub(in crate::cli::setup) fn leave(&mut self, name: &str, why: &str) {
         self.left.push(format!("\n  {}: {}", foreign::line(name), foreign::line(why)));
-    }
-
-    /// Leaves a server in its host after all.
-    pub(in crate::cli::setup) fn leave_at(&mut self, index: usize, why: &str) {
-        let server = self.moved.remove(index);
-        self.leave(&server.name, why);
     }
 
     /// Returns the text that the configuration needs for the servers that it does not have, and
@@ -174,8 +204,9 @@ fn context<'a>(draft: &'a ServerDraft, host: McpHost, home: Option<&'a str>) -> 
     TemplateContext { folder: draft.folder.as_deref(), home, syntax: host.syntax() }
 }
 
-/// Returns why headend could not start a block's server with what it has now.
-fn reason_to_stay(block: &UpstreamBlock, names: &ImportNames, takes: bool) -> Option<String> {
+/// Returns why headend could not start a block's server with what it has now. `is_takable`: whether
+/// files could hold all of its secrets.
+fn reason_to_stay(block: &UpstreamBlock, names: &ImportNames, is_takable: bool) -> Option<String> {
     if let Some(reason) = block.reasons.first() {
         return Some(reason.clone());
     }
@@ -185,14 +216,18 @@ fn reason_to_stay(block: &UpstreamBlock, names: &ImportNames, takes: bool) -> Op
         (None, value) => value.is_none(),
     };
     let missing: Vec<&str> = block.exports.iter().map(|(name, _)| name.as_str()).filter(is_missing).collect();
-    match missing.as_slice() {
-        [] => None,
-        missing if missing.iter().any(|name| is_input(name)) => {
-            Some("its host asks for an input, which headend cannot do".to_owned())
-        }
-        missing if !takes && missing.iter().any(|name| names.secret_of(name).is_some()) => {
-            Some(format!("its secrets are not set here ({}); --take-secrets keeps them in files", missing.join(", ")))
-        }
-        missing => Some(format!("set {} here and where headend runs, and run the command again", missing.join(", "))),
-    }
+    let (first, all) = (missing.first()?, missing.join(", "));
+    let has_secret = missing.iter().any(|name| names.secret_of(name).is_some());
+    let again = format!("here (`export {first}=...`) and where headend runs, and run the command again");
+    Some(if missing.iter().any(|name| is_input(name)) {
+        "its host asks for an input, which headend cannot do".to_owned()
+    } else if has_secret && is_takable {
+        format!(
+            "it has a secret ({all}) that headend does not have; --take-secrets keeps it in a file that only you can read"
+        )
+    } else if has_secret {
+        format!("a secret in its arguments or address cannot be kept in a file; to move it, set {all} {again}")
+    } else {
+        format!("set {all} {again}")
+    })
 }

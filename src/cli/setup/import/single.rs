@@ -9,9 +9,22 @@ use super::parts::{GivenValue, LaunchParts};
 use super::secrets::KnownSecrets;
 use super::stated::HostServerSettings;
 use super::template::{TemplateContext, VariableSyntax};
-use super::{HostText, ImportTarget, checked, comment, host, learn, shown};
+use super::{ImportTarget, checked, comment, host, learn, shown};
+use crate::cli::setup::edit::MOST_SHOWN;
+use crate::config::source::guard;
 use crate::config::{unversioned_package, with_version};
 use crate::wire::foreign;
+
+/// Size limit of a `server.json`, in bytes; real ones have a few thousand.
+const MOST_BYTES: u64 = 256 << 10;
+
+/// The table of a server to add.
+#[derive(Debug)]
+pub(in crate::cli) struct SingleTable {
+    pub(in crate::cli) text: String,
+    /// Variables that headend reads at each start, with their descriptions.
+    pub(in crate::cli) variables: Vec<(String, String)>,
+}
 
 /// A server to add.
 #[derive(Clone, Debug)]
@@ -39,7 +52,8 @@ impl SingleServer {
     /// The reason why the file describes no server that can be started or reached.
     pub(in crate::cli) fn of_file(path: &Path) -> Result<Self, String> {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let (text, at) = (HostText::read(&path, None)?.text, path.display());
+        let text = guard::read_regular(&path, MOST_BYTES).map_err(|error| format!("{}: {error}", path.display()))?;
+        let at = path.display();
         let file = host::read(&path, &text).map_err(|error| error.to_string())?;
         let server = file.servers.first().filter(|_| file.host == McpHost::Package).ok_or_else(|| {
             format!("{at} is no server.json of the registry; `headend import {at}` reads the lists of hosts")
@@ -58,7 +72,10 @@ impl SingleServer {
     }
 
     /// Sets the input of that name in all texts; if there is none, the variable of the program.
-    pub(in crate::cli) fn set_variable(&mut self, name: &str, value: &str) {
+    ///
+    /// # Errors
+    /// Without an input and a program.
+    pub(in crate::cli) fn set_variable(&mut self, name: &str, value: &str) -> Result<(), String> {
         let mut ids = self.inputs.iter().map(|(id, _)| id.as_str());
         let input = format!("${{input:{}}}", ids.find(|id| id.eq_ignore_ascii_case(name)).unwrap_or(name));
         let LaunchParts { words, url, env, headers, .. } = &mut self.parts;
@@ -71,16 +88,28 @@ impl SingleServer {
             *text = text.replace(&input, value);
             is_input = true;
         }
+        if !is_input && self.parts.words.is_empty() {
+            let name = foreign::short(name, MOST_SHOWN);
+            return Err(format!("a server behind an address has no variable `{name}`; a credential is a --header"));
+        }
         if !is_input {
             self.parts.env.retain(|(other, _)| other != name);
             self.parts.env.push((name.to_owned(), GivenValue::Text(value.to_owned())));
         }
+        Ok(())
     }
 
     /// Sets a header.
-    pub(in crate::cli) fn set_header(&mut self, name: &str, value: &str) {
+    ///
+    /// # Errors
+    /// The server is a program.
+    pub(in crate::cli) fn set_header(&mut self, name: &str, value: &str) -> Result<(), String> {
+        if !self.parts.words.is_empty() {
+            return Err("a program gets no header; write --env or --env-from".to_owned());
+        }
         self.parts.headers.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
         self.parts.headers.push((name.to_owned(), GivenValue::Text(value.to_owned())));
+        Ok(())
     }
 
     /// Writes a version behind the package that has none.
@@ -100,7 +129,7 @@ impl SingleServer {
     ///
     /// # Errors
     /// The reasons why the configuration cannot have it.
-    pub(in crate::cli) fn table(&self, name: &str, target: &ImportTarget) -> Result<String, String> {
+    pub(in crate::cli) fn table(&self, name: &str, target: &ImportTarget) -> Result<SingleTable, String> {
         let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
         let folder = std::env::current_dir().ok();
         let place =
@@ -113,7 +142,7 @@ impl SingleServer {
         let from = BlockSource { parts: &self.parts, stated, place, inputs, known: &known, secrets: None };
         let block = checked(UpstreamBlock::new(name, from, &mut names), &known);
         if block.name != name {
-            let name = foreign::line(name);
+            let name = foreign::short(name, MOST_SHOWN);
             return Err(format!(
                 "`{name}` cannot be a name: write at most 27 lower-case letters and digits, with single hyphens between"
             ));
@@ -122,6 +151,7 @@ impl SingleServer {
             return Err(known.redacted(&block.reasons.join("; ")));
         }
         let origin = comment(&format!("Added from {}.", known.redacted(&self.origin)));
-        Ok(origin + &shown(&block, &known))
+        let about = |(name, about): &(String, String)| (name.clone(), known.redacted(about));
+        Ok(SingleTable { text: origin + &shown(&block, &known), variables: block.exports.iter().map(about).collect() })
     }
 }

@@ -19,6 +19,8 @@ pub(in crate::cli) struct ImportTarget {
     pub(in crate::cli) path: PathBuf,
     /// Text of the file itself; `None` if there is no file.
     pub(in crate::cli) text: Option<String>,
+    /// Files of `conf.d` with their texts.
+    pub(in crate::cli) also: Vec<(PathBuf, String)>,
     /// Lines of all files, among them the comments that say where a table came from.
     pub(super) lines: HashSet<String>,
     pub(super) present: ExistingPolicy,
@@ -43,9 +45,10 @@ impl ImportTarget {
         let (config, _) = loaded.map_err(|why| format!("{why}\nNothing was written: mend the configuration first."))?;
         let read = |path: &Path| guard::read(path).map_err(|error| format!("{}: {error}", path.display()));
         let text = read(&path)?;
-        let also = config.also.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
+        let also =
+            config.also.iter().map(|path| Ok((path.clone(), read(path)?))).collect::<Result<Vec<_>, String>>()?;
         let mut target = Self { path, ..Self::default() };
-        for text in std::iter::once(&text).chain(&also) {
+        for text in std::iter::once(&text).chain(also.iter().map(|(_, text)| text)) {
             target.lines.extend(text.lines().map(|line| line.trim_end().to_owned()));
             if let Ok(table) = text.parse::<toml::Table>() {
                 let upstreams = table.get("upstreams").and_then(toml::Value::as_table).into_iter().flatten();
@@ -54,7 +57,7 @@ impl ImportTarget {
                 variables(&toml::Value::Table(table), &mut target.variables);
             }
         }
-        target.text = Some(text);
+        (target.text, target.also) = (Some(text), also);
         let upstreams = config.upstreams.iter().chain(&config.disabled);
         target.upstreams = upstreams.map(|upstream| upstream.name.to_string()).collect();
         target.present.rules = config.policy.rules.iter().map(|rule| rule.id.clone()).collect();
@@ -67,16 +70,6 @@ impl ImportTarget {
     /// Returns true if the file exists.
     pub(in crate::cli) const fn is_there(&self) -> bool {
         self.text.is_some()
-    }
-
-    /// Returns the text of the file itself; `None` if there is no file.
-    pub(in crate::cli::setup) fn text(&self) -> Option<&str> {
-        self.text.as_deref()
-    }
-
-    /// Returns true if the configuration has an upstream of that name.
-    pub(in crate::cli::setup) fn has(&self, upstream: &str) -> bool {
-        self.tables.contains_key(upstream)
     }
 
     /// Returns the names that are taken in the configuration.

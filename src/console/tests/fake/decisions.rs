@@ -30,7 +30,7 @@ pub(super) fn decisions() -> Vec<DecisionView> {
             kind: if item.contains("__") { "tool" } else { "resource" },
             item: item.to_owned(),
             rule: rule.to_owned(),
-            why,
+            why: why.into(),
         };
     rows.into_iter().map(view).collect()
 }

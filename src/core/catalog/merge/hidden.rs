@@ -22,11 +22,7 @@ impl Catalog {
     /// Returns the URI under which a view of an upstream is handed to a client, if that is not its
     /// own. `is_taken` tells whether the client knows its own URI as one of another upstream.
     pub fn exposed_view(&self, upstream: &UpstreamName, uri: &str, is_taken: impl FnOnce() -> bool) -> Option<String> {
-        let is_anothers = || {
-            let at = self.find(ItemList::Resources, uri);
-            at.and_then(|at| self.entry(at)).is_some_and(|entry| entry.upstream_name != *upstream)
-        };
-        let is_renamed = self.views.renames(uri) || self.views.may_rename() && (is_anothers() || is_taken());
+        let is_renamed = self.views.renames(upstream, uri) || self.views.may_rename() && is_taken();
         is_renamed.then(|| view_uri(upstream, uri))
     }
 

@@ -32,7 +32,7 @@ const RULES: NamingRules<'static> = NamingRules {
     transparent: false,
     tightened: false,
     profile: None,
-    shared_views: None,
+    view_owners: None,
 };
 
 fn run(parts: &[(&str, &str, Inventory)], rules: NamingRules<'_>) -> (Vec<String>, Vec<WithheldItem>, Catalog) {
@@ -187,7 +187,11 @@ fn a_view_that_a_tool_names_is_found_and_listed_nowhere() {
 
 #[test]
 fn views_of_several_owners_have_their_names_and_only_they() {
-    let shared = Arc::new(HashSet::from(["ui://v/1".to_owned()]));
+    let mut owners = ViewOwners::default();
+    for (upstream, uri) in [("a", "UI://V/1"), ("b", "ui://v/1"), ("a", "ui://OWN"), ("c", "ui://gone")] {
+        owners.add(&name(upstream), uri);
+    }
+    let owners = Arc::new(owners);
     let parts = || {
         let mut both = tools_with(&["ui://v/1", "ui://own"], NAMES_VIEW);
         both.replace(
@@ -196,7 +200,7 @@ fn views_of_several_owners_have_their_names_and_only_they() {
         );
         [("a", "a__", both), ("b", "b__", inventory(ItemList::Resources, &["ui://v/1"]))]
     };
-    let (_, dropped, catalog) = run(&parts(), NamingRules { shared_views: Some(&shared), ..RULES });
+    let (_, dropped, catalog) = run(&parts(), NamingRules { view_owners: Some(&owners), ..RULES });
     assert!(dropped.is_empty(), "{dropped:?}");
     let of =
         |uri| catalog.find(ItemList::Resources, uri).and_then(|at| catalog.entry(at)).map(|e| e.canonical.to_string());
@@ -210,7 +214,10 @@ fn views_of_several_owners_have_their_names_and_only_they() {
     assert_eq!(exposed("b", "ui://own", false).as_deref(), Some("ui://b+own"), "it is another's");
     assert_eq!((exposed("a", "ui://own", false), exposed("b", "ui://new", false)), (None, None));
     assert_eq!(exposed("b", "ui://new", true).as_deref(), Some("ui://b+new"));
-    let rules = NamingRules { transparent: true, shared_views: Some(&shared), ..RULES };
+    assert_eq!(exposed("b", "Ui://oWn", false).as_deref(), Some("ui://b+oWn"), "in another case");
+    assert_eq!(exposed("b", "ui://gone", false).as_deref(), Some("ui://b+gone"), "its owner is not here");
+    assert_eq!(exposed("b", "ui://own/", false), None, "a path has a case");
+    let rules = NamingRules { transparent: true, view_owners: Some(&owners), ..RULES };
     let (_, _, bare) = run(&[("a", "a__", tools_with(&["ui://v/1"], NAMES_VIEW))], rules);
     assert_eq!(meta_of(&bare, "t0"), r#"{"ui":{"resourceUri":"ui://v/1"}}"#);
     assert_eq!(bare.exposed_view(&name("a"), "ui://v/1", || true), None);

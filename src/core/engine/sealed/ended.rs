@@ -79,6 +79,16 @@ impl EndedSessions {
         of_caller.floor = Some((opened.max(floor.opened), until.max(floor.until)));
     }
 
+    /// Adds all notes and floors of another reading of the same store.
+    pub fn join(&mut self, other: Self) {
+        for (caller, CallerEndedSessions { notes, floor }) in other.0 {
+            if let Some((opened, until)) = floor {
+                self.raise(SessionFloor { caller: caller.clone(), opened, until });
+            }
+            self.0.entry(caller).or_default().notes.extend(notes);
+        }
+    }
+
     /// Returns whether a session must not be revived: it has ended, or lies at or below the floor.
     pub fn has(&self, caller: &Caller, opened: u64, name: &SessionName) -> bool {
         self.0.get(caller).is_some_and(|of_caller| {

@@ -39,7 +39,7 @@ impl Default for Annotations {
 
 /// The hints that one side states: the server in a definition, or the operator in the
 /// configuration.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Hints {
     pub read_only: Option<bool>,

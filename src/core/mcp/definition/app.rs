@@ -1,6 +1,8 @@
 //! The app of a tool: the view that renders its results, and who may call the tool. Source: MCP
 //! Apps 2026-01-26, `_meta.ui` of a tool.
 
+use std::borrow::Cow;
+
 use crate::wire::json::raw::{RawJson, RawObject};
 
 /// The beginning of the URI of each view.
@@ -15,6 +17,22 @@ const FLAT_URI: &str = "ui/resourceUri";
 /// Reports whether a URI is one of a view.
 pub fn is_view_uri(uri: &str) -> bool {
     uri.get(..VIEW_SCHEME.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(VIEW_SCHEME))
+}
+
+/// Returns the URI of a view with its scheme and its authority in lower case, and any other URI as it
+/// is. Two spellings of one view are one: hosts may parse a URI, and its authority has no case.
+/// Source: RFC 3986, section 6.2.2.1.
+pub fn fold_view_uri(uri: &str) -> Cow<'_, str> {
+    if !is_view_uri(uri) {
+        return Cow::Borrowed(uri);
+    }
+    let rest = uri.get(VIEW_SCHEME.len()..).unwrap_or_default();
+    let end = VIEW_SCHEME.len() + rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (head, path) = uri.split_at_checked(end).unwrap_or((uri, ""));
+    if head.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return Cow::Owned(format!("{}{path}", head.to_ascii_lowercase()));
+    }
+    Cow::Borrowed(uri)
 }
 
 /// The app of one tool.
@@ -124,6 +142,45 @@ mod tests {
             let (view, for_model, for_app) = want;
             assert_eq!(ToolApp::of(&tool(meta)), ToolApp { view, for_model, for_app }, "{meta}");
         }
+    }
+
+    #[test]
+    fn the_scheme_and_the_authority_of_a_view_have_no_case() {
+        for (uri, want) in [
+            ("ui://maps/View.html", "ui://maps/View.html"),
+            ("UI://Maps/View.html", "ui://maps/View.html"),
+            ("Ui://MAPS?Q#F", "ui://maps?Q#F"),
+            ("ui://MAPS", "ui://maps"),
+            ("ui://É/A", "ui://É/A"),
+            ("NOTE://A", "NOTE://A"),
+            ("ui:/A", "ui:/A"),
+        ] {
+            assert_eq!(fold_view_uri(uri), want, "{uri}");
+        }
+    }
+
+    #[test]
+    fn an_app_of_odd_types_is_none_or_admits_nobody() {
+        let deep = format!(r#"{{"ui":{{"resourceUri":{}{}}}}}"#, "[".repeat(60), "]".repeat(60));
+        let none = ToolApp { view: None, for_model: true, for_app: true };
+        let closed = ToolApp { for_model: false, for_app: false, ..none.clone() };
+        for (meta, want) in [
+            (r#"{"ui":[{"resourceUri":"ui://a"}]}"#, &none),
+            (r#"{"ui":{"resourceUri":["ui://a"]},"ui/resourceUri":7}"#, &none),
+            (r#"{"ui":{"resourceUri":{"toString":"ui://a"}}}"#, &none),
+            (deep.as_str(), &none),
+            (r#"{"ui":{"visibility":null}}"#, &closed),
+            (r#"{"ui":{"visibility":["model",7]}}"#, &closed),
+            (r#"{"ui":{"visibility":{"0":"model"}}}"#, &closed),
+            (r#"{"ui":{"visibility":["Model","APP"]}}"#, &closed),
+            (r#"{"\u0075i":{"visib\u0069lity":[]}}"#, &closed),
+        ] {
+            assert_eq!(ToolApp::of(&tool(meta)), *want, "{meta}");
+        }
+        let mut escaped = tool(r#"{"\u0075i":{"resourceUri":"ui://a"},"ui\/resourceUri":"ui://a","x":1}"#);
+        assert!(rename_views(&mut escaped.clone(), &mut |uri| Some(format!("{uri}+"))));
+        remove_app(&mut escaped);
+        assert_eq!(escaped.encode().text(), r#"{"name":"a","_meta":{"x":1}}"#);
     }
 
     #[test]

@@ -45,6 +45,10 @@ use crate::policy::caller::Caller;
 use crate::policy::evidence::ApprovalEvidence;
 use crate::wire::digest::Digest;
 
+mod passed;
+
+pub use self::passed::PassedApproval;
+
 /// Most approvals of all callers that may be open at once.
 const MAX_APPROVALS: usize = 1024;
 /// Time to retry that a refusal states if the real time is unknown.
@@ -447,6 +451,12 @@ impl ApprovalDesk {
     /// Ends a block before its time, and returns it.
     pub fn end_block(&mut self, id: &ApprovalId, now: SteadySeconds) -> Option<CallBlock> {
         self.fatigue.end_block(id, now)
+    }
+
+    /// Returns whether a call waits for an approval that is allowed on the upstream.
+    pub fn is_awaited(&self, upstream: &str) -> bool {
+        let mut entries = self.approvals.values();
+        entries.any(|entry| entry.tie == ApprovalCall::Held && *entry.approval.asked.upstream == *upstream)
     }
 
     /// Returns an open approval.

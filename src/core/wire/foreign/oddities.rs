@@ -18,7 +18,7 @@ const MAX_LETTERS: usize = 3;
 const MAX_WORD: usize = 48;
 
 /// The oddities of the texts that were looked at.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct TextOddities {
     /// The number of hidden characters.
     pub hidden: usize,

@@ -117,7 +117,7 @@ impl PermittedCall {
             FailureReason::Limited => OutcomeLabel::Limited,
             FailureReason::AwaitingApproval => OutcomeLabel::AwaitingApproval,
             FailureReason::NeedsLogin => OutcomeLabel::NeedsLogin,
-            FailureReason::Unrecorded => OutcomeLabel::Unrecorded,
+            FailureReason::Unrecorded | FailureReason::StoreUnavailable => OutcomeLabel::Unrecorded,
         };
         self.count(outcome);
         self.end();

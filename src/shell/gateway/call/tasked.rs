@@ -88,10 +88,10 @@ impl PermittedCall {
         } else {
             Ok((RawJson::trusted(r#"{"resultType":"complete"}"#), Vec::new()))
         };
-        let shown = shown.map(|(shown, declined)| {
+        let shown = shown.and_then(|(shown, declined)| {
             declined.iter().for_each(|(_, why)| self.context.declined(*why));
             self.decline_in_task(theirs, &declined);
-            self.context.hand_uris_of_task(shown)
+            self.context.hand_uris_of_task(shown).map_err(|_| InputError::Malformed)
         });
         match shown {
             Ok(shown) if shown.bytes().len() > self.context.service.max_result_bytes() => {

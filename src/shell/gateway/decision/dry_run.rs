@@ -269,7 +269,7 @@ fn catalog(
         // Hints do not matter: no client sees this catalog.
         tightened: false,
         profile: of_profile.as_ref(),
-        shared_views: None,
+        view_owners: None,
     };
     Ok(merge(&sources, naming).0)
 }

@@ -7,7 +7,7 @@ use crate::base::clock;
 use crate::catalog::apps::BareName;
 use crate::catalog::merge::{CatalogEntry, EntryReach};
 use crate::catalog::name::UpstreamName;
-use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
+use crate::engine::failure::{CallFailure, ExecutionDoubt};
 use crate::engine::route::{RouteError, RoutedRequest, route, route_handed, shorten};
 use crate::gateway::answer::{RequestAnswer, refusal_answer, unknown_item_answer};
 use crate::gateway::client::handed_uris::HandedTo;
@@ -132,7 +132,7 @@ impl Service {
         let (asked, params) = (params, renamed.as_ref().unwrap_or(params));
         let unkept =
             snapshot.unkept.get(client.profile.as_deref().unwrap_or_default()).map(|view| (view, meta.clone()));
-        let handed = self.handed_uri(client, method, params).map(|uri| (uri, meta.clone()));
+        let handed = self.handed_uri(view, client, method, params, visible).map(|uri| (uri, meta.clone()));
         let routed = route(&view.catalog, method, params, meta, visible).or_else(|error| {
             let handed = handed.filter(|_| error.is_unknown());
             let routed =
@@ -160,16 +160,20 @@ impl Service {
     }
 
     /// Returns the upstream and the original of a URI that a tool handed to the client, if the
-    /// request reads it.
+    /// request reads it and the client still sees the tool.
     fn handed_uri(
         &self,
+        view: &CatalogView,
         client: &ClientContext,
         method: Method,
         params: &RawObject,
+        visible: impl Fn(usize) -> bool,
     ) -> Option<(UpstreamName, Arc<str>)> {
         let uri = (method == Method::ResourcesRead).then(|| params.said("uri")).flatten()?;
         let to = HandedTo { caller: &client.caller, profile: client.profile.as_ref() };
         let handed = self.handed.find(to, &uri, clock::uptime())?;
+        let is_tool = |entry: &CatalogEntry| entry.list == ItemList::Tools && entry.canonical == handed.tool;
+        view.catalog.entries().iter().position(is_tool).filter(|at| visible(*at))?;
         Some((handed.upstream?, handed.original))
     }
 
@@ -186,7 +190,8 @@ impl Service {
         let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
         route(&view.catalog, method, params, meta, visible).ok()?;
         let text = "The definition of this item is new and cannot be recorded at the moment, so the call was not made.";
-        let failure = CallFailure::new(FailureReason::Unrecorded, ExecutionDoubt::No, text).retry_after(STORE_WAIT);
+        let failure =
+            CallFailure::new(self.approvals.store_failure(), ExecutionDoubt::No, text).retry_after(STORE_WAIT);
         Some(refusal_answer(&failure, &self.labels(method, clock::now()), client.revision))
     }
 }

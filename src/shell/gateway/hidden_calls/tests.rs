@@ -65,6 +65,7 @@ fn gateway() -> Gateway {
         pins: PinRegistry::memory(),
         times: StopTimes::DAEMON,
         marks: OwnerMarks::claim(None),
+        prior: Default::default(),
     };
     let approvals = Arc::new(Approvals::memory(&config.consent));
     let supervised = supervisor::start(config, parts).unwrap();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::ManagedUpstream;
 use super::draft::SnapshotDraft;
 use crate::catalog::inventory::{Inventory, ListGap};
-use crate::catalog::merge::{WithheldItem, WithheldPart};
+use crate::catalog::merge::{ViewOwners, WithheldItem, WithheldPart};
 use crate::catalog::name::{ItemKind, MAX_LENGTH, UpstreamName, expose};
 use crate::config::UpstreamSettings;
 use crate::gateway::snapshot::Snapshot;
@@ -35,7 +35,7 @@ pub(super) struct PinnedInventory {
     pub(super) unkept: Inventory,
     /// URIs of the withheld resources.
     pub(super) uris: HashSet<String>,
-    /// Original names of the withheld tools.
+    /// Original names of the withheld tools; of all known ones while the upstream shows nothing.
     pub(super) tools: HashSet<String>,
     /// URIs of the views whose apps are withheld.
     pub(super) views: HashSet<String>,
@@ -110,9 +110,9 @@ impl SnapshotDraft {
                 looks.imitated(&spec.name, name).map(str::to_owned)
             };
             let next = match (m.gate.shut(), known) {
-                (Some(why), _) => withhold_all(spec, why),
+                (Some(why), _) => self.withhold_all(spec, why),
                 (None, Some((inventory, _))) => self.pinned(m, spec, inventory, &imitated),
-                (None, None) => PinnedInventory::default(),
+                (None, None) => PinnedInventory { tools: self.pins.tool_names(&spec.name), ..Default::default() },
             };
             if let Some(looks) = &mut *looks.borrow_mut() {
                 self.add_names(m, spec, &next, looks);
@@ -234,31 +234,24 @@ impl SnapshotDraft {
         }
     }
 
-    /// Returns the URIs of views that several upstreams have: listed, named by a tool, or known to
-    /// pins, so that a URI never passes from one upstream to another.
-    pub(super) fn shared_views(&self, order: &[&UpstreamSettings], shown: &[PinnedInventory]) -> HashSet<String> {
-        let mut owners: HashMap<String, UpstreamName> = HashMap::new();
-        let mut shared = HashSet::new();
-        let mut add = |upstream: &UpstreamName, uri: &str| {
-            if owners.get(uri).is_some_and(|owner| owner != upstream) {
-                shared.insert(uri.to_owned());
-            }
-            owners.entry(uri.to_owned()).or_insert_with(|| upstream.clone());
-        };
-        self.pins.known_views().iter().for_each(|(upstream, uri)| add(upstream, uri));
+    /// Returns the upstreams that have each view: listed, named by a tool, or known to pins, so that
+    /// a URI never passes from one upstream to another.
+    pub(super) fn view_owners(&self, order: &[&UpstreamSettings], shown: &[PinnedInventory]) -> ViewOwners {
+        let mut owners = ViewOwners::default();
+        self.pins.known_views().iter().for_each(|(upstream, uri)| owners.add(upstream, uri));
         for (shown, spec) in shown.iter().zip(order) {
             for list in [ItemList::Resources, ItemList::Templates] {
                 let views = shown.inventory.items(list).iter().filter(|item| is_view_uri(&item.key));
-                views.for_each(|item| add(&spec.name, &item.key));
+                views.for_each(|item| owners.add(&spec.name, &item.key));
             }
             for tool in shown.inventory.items(ItemList::Tools) {
                 rename_views(&mut tool.raw.clone(), &mut |uri| {
-                    add(&spec.name, uri);
+                    owners.add(&spec.name, uri);
                     None
                 });
             }
         }
-        shared
+        owners
     }
 
     /// Judges an upstream's instructions against their pin, and adds them to what is shown or
@@ -293,6 +286,15 @@ impl SnapshotDraft {
         }
     }
 
+    /// Withholds everything of an upstream whose launch is not approved.
+    fn withhold_all(&self, spec: &UpstreamSettings, why: String) -> PinnedInventory {
+        let item = "(all)".to_owned();
+        let withheld =
+            WithheldItem { upstream: spec.name.clone(), part: WithheldPart::All, item, exposed: None, pin: None, why };
+        let tools = self.pins.tool_names(&spec.name);
+        PinnedInventory { withheld: vec![withheld], waiting: 1, tools, ..PinnedInventory::default() }
+    }
+
     /// Returns the name of a tool or prompt as clients would see it; `None` for resources.
     fn exposed(&self, managed: &ManagedUpstream, spec: &UpstreamSettings, item: &Definition) -> Option<String> {
         let kind = match item.list {
@@ -303,14 +305,6 @@ impl SnapshotDraft {
         let local = managed.filters.of(item.list).local(&item.key);
         expose(&spec.prefix, &spec.name, kind, local, MAX_LENGTH).ok()
     }
-}
-
-/// Withholds everything of an upstream whose launch is not approved.
-fn withhold_all(spec: &UpstreamSettings, why: String) -> PinnedInventory {
-    let item = "(all)".to_owned();
-    let withheld =
-        WithheldItem { upstream: spec.name.clone(), part: WithheldPart::All, item, exposed: None, pin: None, why };
-    PinnedInventory { withheld: vec![withheld], waiting: 1, ..PinnedInventory::default() }
 }
 
 /// Prefixes a title with its upstream's name if the title looks like one of another upstream or

@@ -49,7 +49,7 @@ impl SnapshotDraft {
             })
             .collect();
         let mut shown = self.shown(&managed, &order, &known, &old);
-        let shared_views = Arc::new(self.shared_views(&order, &shown));
+        let view_owners = Arc::new(self.view_owners(&order, &shown));
         let annotator =
             |spec: &&UpstreamSettings| OperatorHints::build(spec.trust, &spec.annotations).unwrap_or_default();
         let annotators: Vec<OperatorHints> = order.iter().map(annotator).collect();
@@ -83,7 +83,7 @@ impl SnapshotDraft {
             transparent: false,
             tightened: false,
             profile: None,
-            shared_views: Some(&shared_views),
+            view_owners: Some(&view_owners),
         };
         let (whole, mut dropped) = merge(&sources, naming);
         let profiles = self.profiles(&sources, naming);

@@ -33,6 +33,7 @@ fn supervisor(
         pins: PinRegistry::memory(),
         times: StopTimes::DAEMON,
         marks: OwnerMarks::claim(None),
+        prior: Default::default(),
     };
     build(config, parts).unwrap()
 }

@@ -18,6 +18,7 @@ const TIMES: ConnectionTimes = ConnectionTimes {
     idle: Duration::from_secs(120),
     write: Duration::from_secs(60),
 };
+const LINGER: ConnectionLinger = ConnectionLinger { fresh: Duration::from_secs(1), idle: Duration::ZERO };
 /// The text with which a client begins, and its empty SETTINGS.
 const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const GOAWAY: u8 = 7;
@@ -55,7 +56,7 @@ fn serve_one() -> PlayedServer {
             let size = if head.uri.path() == "/large" { 1 << 20 } else { 4 };
             reply::with_status(StatusCode::OK, ReplyBody::whole(vec![b'a'; size]))
         };
-        drop(serve(paced, &own, TIMES, answer, &tasks, &stopping).await);
+        drop(serve(paced, &own, TIMES, answer, &tasks, &stopping, || LINGER).await);
         // The test may have ended.
         let _ = done.send(begun.elapsed());
     });

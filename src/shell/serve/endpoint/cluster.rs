@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::{Request as HttpRequest, StatusCode};
 use hyper::body::Incoming;
 
@@ -27,11 +28,15 @@ use crate::wire::message::Request;
 const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// Answers a request that another replica has passed on. It is served here or not at all.
-pub(crate) async fn handle_passed(
-    front: &Arc<ListenerState>,
+pub(crate) fn handle_passed<'r>(
+    front: &'r Arc<ListenerState>,
     request: HttpRequest<Incoming>,
-    seat: &HttpConnection,
-) -> HttpReply {
+    seat: &'r HttpConnection,
+) -> BoxFuture<'r, HttpReply> {
+    Box::pin(answer_passed(front, request, seat))
+}
+
+async fn answer_passed(front: &Arc<ListenerState>, request: HttpRequest<Incoming>, seat: &HttpConnection) -> HttpReply {
     let (head, body) = request.into_parts();
     let AdmittedPeer { from, run, route } = match admit_passed(front, &head, seat).await {
         Err(response) => return *response,
@@ -78,11 +83,13 @@ impl AuthenticatedRequest<'_> {
     }
 
     /// Passes a message on if another replica holds its session, and handles it otherwise.
-    pub(super) async fn message_in_cluster(&self, body: Bytes) -> HttpReply {
-        match self.pass_on(&body).await {
-            Some(response) => response,
-            None => self.message(body.clone(), Some(&body)).await,
-        }
+    pub(super) fn message_in_cluster(&self, body: Bytes) -> BoxFuture<'_, HttpReply> {
+        Box::pin(async move {
+            match self.pass_on(&body).await {
+                Some(response) => response,
+                None => self.message(body.clone(), Some(&body)).await,
+            }
+        })
     }
 
     /// Passes a request of a modern client on if the parked call or the task that it names is in the

@@ -22,7 +22,7 @@ use crate::policy::consent::{AnswerError, ApprovalEnd, ApprovalGrant, ApprovalId
 use crate::policy::{ApprovalEvidence, Digest};
 use crate::store::audit::{RecordSlot, UnrecordedError};
 use crate::store::db::{Db, DbError};
-use crate::store::port::{ApprovalChanges, ForeignAnswer, UnwrittenGrantUses};
+use crate::store::port::{ApprovalChanges, ForeignAnswer, UnwrittenGrantUses, wait_for_change};
 
 /// Time between two looks for other processes' changes while an approval is open.
 const SOON: Duration = Duration::from_millis(250);
@@ -124,15 +124,18 @@ impl Approvals {
     /// Then closes all approvals and writes uses once more.
     pub async fn run(self, stop: CancellationToken) {
         let mut settled = clock::now();
+        let mut changes = self.inner.db.as_ref().map(|db| db.health().changes());
         loop {
             let pause = match (&self.inner.db, self.inner.lock().waiting.is_empty()) {
                 (_, false) => SOON,
+                (Some(_), true) if self.inner.has_predecessor.load(Ordering::Relaxed) => SOON,
                 (Some(_), true) => LATER,
                 (None, true) => SETTLE,
             };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = self.inner.opened.notified() => {}
+                () = wait_for_change(&mut changes) => {}
                 () = stop.cancelled() => break,
             }
             self.expire();
@@ -154,7 +157,7 @@ impl Approvals {
     }
 
     /// Reads and applies the changes that other processes made in the database.
-    pub(super) async fn follow(&self) {
+    pub async fn follow(&self) {
         let Some(db) = &self.inner.db else { return };
         self.end_undone(db);
         let inner = Arc::clone(&self.inner);
@@ -199,6 +202,7 @@ impl Approvals {
             _ if self.operator() == OperatorAccess::None => {
                 "this gateway takes answers on its console's page alone".to_owned()
             }
+            Some((id, ..)) if self.inner.lock().passed.contains(&id) => return,
             Some((id, shown, wish)) => {
                 let answer = wish.answer(self.wall());
                 let closed = match shown {

@@ -6,21 +6,34 @@ use std::sync::Arc;
 use super::unlisted::log_unlisted;
 use super::{Approvals, ApprovalsState};
 use crate::config::OperatorAccess;
+use crate::engine::failure::FailureReason;
 use crate::store::port::{DAEMON, SettingOwner};
 
 impl Approvals {
-    /// Stores the setting, now and after each change. Only the first keeper counts. A daemon, which
-    /// has the lock of the state directory, also ends and records the open approvals of earlier
-    /// daemons, whose calls ended with them.
+    /// Stores the setting, now and after each change. Only the first keeper counts.
     pub fn keep_operator(&self, keeper: SettingOwner) {
         let _first_stays = self.inner.keeper.set(keeper);
-        if let (Some(db), SettingOwner::Daemon) = (&self.inner.db, keeper) {
-            let inner = Arc::clone(&self.inner);
-            db.remove_approvals_of_daemons().then(move |removed| {
-                log_unlisted(removed.map(|rows| rows.iter().for_each(|row| inner.superseded(row))));
-            });
-        }
         self.write_operator();
+    }
+
+    /// Returns the reason of a refusal because the store takes no writes.
+    pub fn store_failure(&self) -> FailureReason {
+        self.store_health().map_or(FailureReason::Unrecorded, |health| health.failure_reason())
+    }
+
+    /// Returns whether stored grants may be relied on.
+    pub fn is_confirmed(&self) -> bool {
+        self.store_health().is_none_or(|health| health.is_confirmed())
+    }
+
+    /// Ends and records the open approvals of earlier daemons, whose calls ended with them. The
+    /// caller is the daemon, and the only one with the lock of the state directory.
+    pub fn end_approvals_of_earlier_daemons(&self) {
+        let Some(db) = &self.inner.db else { return };
+        let inner = Arc::clone(&self.inner);
+        db.remove_approvals_of_daemons(inner.owner()).then(move |removed| {
+            log_unlisted(removed.map(|rows| rows.iter().for_each(|row| inner.superseded(row))));
+        });
     }
 
     /// Stores the current setting in the background.

@@ -92,6 +92,7 @@ impl Drop for ApprovalWait {
         if let Some(grant) = open.reserved.remove(&self.approval) {
             grant.release();
         }
+        open.pass_later(&self.approval);
         if open.desk.get(&self.approval).is_some() {
             // Open pages show whether the agent still waits.
             self.approvals.inner.tell();

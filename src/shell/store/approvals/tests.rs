@@ -12,6 +12,7 @@ mod full_queue;
 mod killed;
 mod no_record;
 mod numbers;
+mod passing;
 mod steps;
 
 pub(super) fn asked(caller: &str, item: &str, arguments: &str) -> ApprovalSubject {

@@ -73,6 +73,10 @@ pub(super) async fn wait_until_open(
                 WriterJob::Change(settings) => setting.change(settings),
                 // Only the writer of an open log looks for old files.
                 WriterJob::Retire(_) => {}
+                WriterJob::Switch(_, done) => {
+                    let why = Err(io::Error::other(UnrecordedError));
+                    done.send(why).unwrap_or_default();
+                }
                 // No record is on its way to the disk.
                 WriterJob::Flush(done) => done.send(()).unwrap_or_default(),
                 #[cfg(any(test, feature = "testing"))]

@@ -398,3 +398,22 @@ async fn a_log_is_followed_over_its_segments() {
     let (_, lines) = tail::LogTail::begin(place.folder(), 100, &|line| line.contains(r#""call":"3""#)).unwrap();
     assert_eq!(lines.len(), 1);
 }
+
+#[tokio::test]
+async fn a_chain_that_was_left_goes_on_in_another_process_and_back() {
+    let place = Place::new();
+    let (old, entry) = (place.open(place.options()), || AuditEntry::gateway("started", ""));
+    old.record(entry(), true).written().await.unwrap();
+    old.switch("s-1").await.unwrap();
+    let new = place.open(place.options());
+    old.record(entry(), true).written().await.unwrap();
+    new.record(entry(), true).written().await.unwrap();
+    assert!(old.switch(MAIN).await.is_err(), "the other process has the folder");
+    old.record(entry(), true).written().await.unwrap();
+    new.flush().await;
+    drop(new);
+    old.switch(MAIN).await.unwrap();
+    old.record(entry(), true).written().await.unwrap();
+    old.flush().await;
+    assert_eq!(place.verdict(), "main 3; s-1 2");
+}

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -119,6 +120,8 @@ pub(super) enum WriterJob {
     Retire(Vec<RetiredFiles>),
     /// Syncs everything, stores the head, and answers.
     Flush(oneshot::Sender<()>),
+    /// Continues in the chain of that name, and answers.
+    Switch(String, oneshot::Sender<io::Result<()>>),
     /// Answers, then blocks the writer until the other end is dropped.
     #[cfg(any(test, feature = "testing"))]
     Hold(oneshot::Sender<()>, std::sync::mpsc::Receiver<()>),

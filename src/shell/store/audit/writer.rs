@@ -3,7 +3,6 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -13,12 +12,14 @@ use super::dormant::{self, LateLog};
 use super::files::LogSegment;
 use super::queue::{QUEUE, RESERVE};
 use super::recover::ChainStart;
-use super::retention::{self, RetiredFiles};
 use super::ticket::{RecordTicket, UnrecordedError, WriterJob, WriterResources};
 use crate::base::clock;
+use crate::policy::AuditEntry;
 use crate::policy::records::chain::{ChainHead, ChainWriter};
-use crate::policy::{AuditEntry, RecordRemoval};
 use crate::store::port::AuditHead;
+
+mod retire;
+mod switch;
 
 /// Longest time from handing over a plain record until it is on disk and the head is stored.
 const LAG: Duration = Duration::from_secs(1);
@@ -156,69 +157,6 @@ impl LogWriter {
         self.look_for_old();
     }
 
-    /// Starts a thread that finds old files and hands them back as [`WriterJob::Retire`], unless
-    /// one is at work.
-    fn look_for_old(&self) {
-        let WriterResources { options, folder, shared, queue, .. } = &self.setting;
-        if options.retain.is_everything() || shared.retiring.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let (folder, retain, current) = (folder.clone(), options.retain, self.segment.clone());
-        let (done, queue) = (Arc::clone(shared), queue.clone());
-        let work = move || {
-            let found =
-                retention::find_retired(&folder, &retain, &current, clock::unix_millis()).unwrap_or_else(|error| {
-                    tracing::warn!(error = %error, "old files of the audit log cannot be read, so they stay");
-                    Vec::new()
-                });
-            // Without a sender the log is ending, and the next start looks again.
-            if let Some(queue) = queue.upgrade() {
-                drop(queue.blocking_send(WriterJob::Retire(found)));
-                done.urgent.notify_one();
-            }
-        };
-        if let Err(error) = std::thread::Builder::new().name("audit-retain".to_owned()).spawn(work) {
-            shared.retiring.store(false, Ordering::Release);
-            tracing::warn!(error = %error, "old files of the audit log stay for now");
-        }
-    }
-
-    /// Writes the record of a removal of old files, stores the head, and removes the files only if
-    /// both succeed.
-    fn retire(&mut self, retired: &RetiredFiles) {
-        let RecordRemoval { chain, from, until, files, .. } = &retired.removal;
-        let mut removal = retired.removal.clone();
-        self.setting.form.vouch(&mut removal);
-        let entry = AuditEntry::removal(removal);
-        // If this fails the files stay, so the record is not kept for later.
-        let ticket = RecordTicket { is_done: false, ..RecordTicket::done(entry) };
-        self.commit(vec![ticket]);
-        self.settle();
-        // The record was not written, or the store does not have the newest head and would miss one
-        // in a removed file.
-        if !self.setting.shared.healthy.load(Ordering::Acquire) || self.kept != Some(self.synced.chain.head()) {
-            return;
-        }
-        if retired.is_whole
-            && let Err(error) = self.setting.db.forget_audit_head(chain.clone()).run_now()
-        {
-            return tracing::warn!(error = %error, audit.chain = %chain, "old files of the audit log stay for now");
-        }
-        match self.setting.folder.remove(&retired.segments) {
-            Ok(()) => tracing::info!(
-                audit.chain = %chain,
-                from,
-                until,
-                files,
-                bad = retired.removal.bad.as_deref(),
-                "old records were removed from the audit log"
-            ),
-            Err(error) => {
-                tracing::warn!(error = %error, audit.chain = %chain, "old files of the audit log cannot be removed")
-            }
-        }
-    }
-
     /// Takes batches from the queue until all senders are gone, then flushes.
     async fn run(&mut self, jobs: &mut mpsc::Receiver<WriterJob>) {
         let mut batch = Vec::with_capacity(QUEUE / 4);
@@ -264,6 +202,13 @@ impl LogWriter {
                 }
                 WriterJob::Retire(old) => retired.push(old),
                 WriterJob::Flush(done) => flushes.push(done),
+                WriterJob::Switch(chain, done) => {
+                    if !tickets.is_empty() {
+                        self.commit(std::mem::take(&mut tickets));
+                    }
+                    // The task may no longer wait.
+                    done.send(self.switch(chain)).unwrap_or_default();
+                }
                 #[cfg(any(test, feature = "testing"))]
                 WriterJob::Hold(begun, held) => {
                     begun.send(()).unwrap_or_default();

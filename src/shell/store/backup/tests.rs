@@ -14,7 +14,7 @@ const KEPT: &str = "marker-that-stays";
 /// Creates a state directory with an open database that has a row in every table.
 fn state() -> (TempDir, Db) {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open_with(dir.path(), &KeySource { given: None, make: true }).unwrap();
+    let db = Db::open_with(dir.path(), &KeySource { make: true, ..KeySource::default() }).unwrap();
     let grant = |id: &str, lifetime: &str, text: &str| {
         format!(
             "INSERT INTO grants VALUES ('{id}', 'live', '{text}', 'fx', 'tool', 'fx__a', '', '', '', '', 'L1', 0, \

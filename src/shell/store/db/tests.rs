@@ -27,7 +27,7 @@ type Open = fn(&Path) -> [Db; 2];
 
 /// The engines. Each has all properties.
 const ENGINES: &[(&str, Open)] = &[
-    ("SQLite on disk", |dir| [(); 2].map(|()| Db::open(dir).unwrap())),
+    ("SQLite on disk, or PostgreSQL", |dir| [(); 2].map(|()| Db::open(dir).unwrap())),
     ("SQLite in memory", |dir| {
         let db = Db::in_memory(dir);
         [db.clone(), db]

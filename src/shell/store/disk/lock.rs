@@ -1,7 +1,9 @@
 //! The lock that allows one daemon at a time on a state directory.
 
-use std::fs::{File, TryLockError};
+use std::fs::{self, File, Metadata, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -43,8 +45,8 @@ pub enum LockError {
 /// way.
 #[derive(Debug)]
 pub struct StateLock {
-    _directory: File,
-    _file: File,
+    directory: File,
+    file: File,
 }
 
 impl StateLock {
@@ -83,7 +85,7 @@ impl StateLock {
         let opened = guard::open(&path, OFlags::RDWR | OFlags::CREATE, guard::SHARED);
         // On a read-only disk the lock file is opened for reading, which is enough for a lock.
         let opened = opened.or_else(|error| guard::open(&path, OFlags::RDONLY, guard::SHARED).map_err(|_| error));
-        let mut file = opened.map_err(failed)?;
+        let file = opened.map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -91,14 +93,46 @@ impl StateLock {
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
+        let lock = Self { directory, file };
+        lock.name_holder();
+        Ok(lock)
+    }
+
+    /// Duplicates both files for another process, which then holds the lock too.
+    ///
+    /// # Errors
+    /// The process may open no more files.
+    pub fn pass(&self) -> io::Result<[OwnedFd; 2]> {
+        Ok([self.directory.as_fd().try_clone_to_owned()?, self.file.as_fd().try_clone_to_owned()?])
+    }
+
+    /// Takes the lock of `dir` over by the files that its holder has passed.
+    ///
+    /// # Errors
+    /// The files are not those of the directory, or are not locked.
+    pub fn adopt(dir: &Path, passed: [OwnedFd; 2]) -> io::Result<Self> {
+        let [directory, file] = passed.map(File::from);
+        let inode = |data: Metadata| (data.dev(), data.ino());
+        let is_of =
+            |file: &File, path: &Path| Ok::<_, io::Error>(inode(file.metadata()?) == inode(fs::metadata(path)?));
+        if !is_of(&directory, dir)? || !is_of(&file, &dir.join("headend.lock"))? {
+            return Err(io::Error::other("the daemon that answers has another state directory"));
+        }
+        // A lock belongs to the open file, so a file that was passed locked can be locked again.
+        directory.try_lock()?;
+        file.try_lock()?;
+        Ok(Self { directory, file })
+    }
+
+    /// Writes this process's id into the lock file. It only helps the next daemon to name this
+    /// process and to see whether it has ended, so a failure is only logged.
+    pub fn name_holder(&self) {
         let pid = format!("{}\n", std::process::id());
+        let mut file = &self.file;
         let noted = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(pid.as_bytes()));
         if let Err(error) = noted {
-            // The pid only helps the next daemon to name this process and to see whether it has
-            // ended.
             tracing::debug!(error = %error, "the lock of the state directory does not name this process");
         }
-        Ok(Self { _directory: directory, _file: file })
     }
 }
 
@@ -125,7 +159,6 @@ fn read_live_holder(file: File) -> Option<Pid> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::process::{Command, Stdio};
 
     use tokio::time::Instant;
@@ -184,6 +217,24 @@ mod tests {
             assert!(clock::now() < until, "{error}");
             std::thread::yield_now();
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_that_is_passed_is_held_until_both_have_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = StateLock::take(dir.path()).await.unwrap();
+        let other = tempfile::tempdir().unwrap();
+        assert!(StateLock::adopt(other.path(), lock.pass().unwrap()).is_err(), "another directory");
+        let adopted = StateLock::adopt(dir.path(), lock.pass().unwrap()).unwrap();
+        drop(lock);
+        assert!(is_held(dir.path()));
+        drop(adopted);
+        let unlocked = [dir.path().to_owned(), dir.path().join("headend.lock")].map(|path| File::open(path).unwrap());
+        let _other_holder = StateLock::take(dir.path()).await;
+        assert!(
+            StateLock::adopt(dir.path(), unlocked.map(OwnedFd::from)).is_err(),
+            "not locked by the one that passed it"
+        );
     }
 
     /// Tries to take the lock after its daemon has ended, while a child of that daemon holds it for

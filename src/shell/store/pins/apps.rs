@@ -1,16 +1,16 @@
 //! Judges the apps of an upstream by their pins. An app is first seen when a client reads its view.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use super::judge::hidden_reason;
 use super::{HiddenReason, PinRegistry};
 use crate::catalog::name::UpstreamName;
-use crate::mcp::definition::app::is_view_uri;
+use crate::mcp::definition::app::{is_view_uri, rename_views};
 use crate::mcp::definition::app_text::{find_app_doubt, without_html};
 use crate::policy::{ChangePolicy, Digest, PinState, UpstreamTrust};
 use crate::store::pin_record::{PinKey, PinKind, PinRecord};
 use crate::store::pins::texts::SeenText;
-use crate::wire::json::raw::RawJson;
+use crate::wire::json::raw::{RawJson, RawObject};
 
 /// Most pins of apps of one upstream.
 const MAX_APPS: usize = 128;
@@ -43,8 +43,8 @@ impl SeenApp<'_> {
 impl PinRegistry {
     /// Judges an app that a client has read: clients may see it if this returns `Ok`. New and
     /// changed ones are stored first, and the change is announced. A change waits whatever
-    /// `on-change` says. `is_named` tells whether a definition still names a view: the pins of
-    /// others make room for new ones. Blocks.
+    /// `on-change` says. `is_named` tells whether a definition names a view at present: the pins of
+    /// those that none names, and no pinned tool did, make room for new ones. Blocks.
     ///
     /// # Errors
     /// The reason why the app is withheld.
@@ -81,7 +81,19 @@ impl PinRegistry {
         if book.of(key).is_some() || book.kind(&key.upstream, PinKind::App).count() < MAX_APPS {
             return Ok(None);
         }
-        let is_free = |(uri, record): &(&String, &PinRecord)| record.pin.state() == PinState::Pinned && !is_named(uri);
+        let mut of_tools = HashSet::new();
+        for (_, tool) in book.kind(&key.upstream, PinKind::Tool) {
+            let texts = tool.approved.iter().chain(&tool.waiting);
+            for mut tool in texts.filter_map(|text| RawObject::parse(&RawJson::shared(text)).ok()) {
+                rename_views(&mut tool, &mut |uri| {
+                    of_tools.insert(uri.to_owned());
+                    None
+                });
+            }
+        }
+        let is_free = |(uri, record): &(&String, &PinRecord)| {
+            record.pin.state() == PinState::Pinned && !of_tools.contains(*uri) && !is_named(uri)
+        };
         let oldest = book.kind(&key.upstream, PinKind::App).filter(is_free).min_by_key(|(_, record)| record.at);
         let oldest = oldest.map(|(uri, _)| PinKey::app(&key.upstream, uri));
         let why = || format!("its upstream has {MAX_APPS} other apps");

@@ -37,7 +37,7 @@ pub struct LaunchProgram {
 
 /// Finds the program of an upstream; `managers` adds the folders of version managers to the search
 /// path.
-fn find_program(spec: &UpstreamSettings, managers: bool) -> Option<LaunchProgram> {
+pub fn find_program(spec: &UpstreamSettings, managers: bool) -> Option<LaunchProgram> {
     let UpstreamTarget::Stdio { command, cwd, .. } = &spec.target else { return None };
     let base = cwd.as_ref().map(|cwd| PathBuf::from(cwd.expose())).or_else(|| std::env::current_dir().ok());
     let base = base.unwrap_or_else(|| PathBuf::from("/"));

@@ -1,6 +1,6 @@
 //! Tools with what their pins say about them, for rules over claims.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::PinRegistry;
 use crate::catalog::name::UpstreamName;
@@ -20,5 +20,10 @@ impl PinRegistry {
             (tool.key.clone(), standing)
         };
         tools.iter().map(standing).collect()
+    }
+
+    /// Returns the original names of an upstream's tools that have pins.
+    pub fn tool_names(&self, upstream: &UpstreamName) -> HashSet<String> {
+        self.book().kind(upstream, PinKind::Tool).map(|(name, _)| name.clone()).collect()
     }
 }

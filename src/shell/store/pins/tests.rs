@@ -405,3 +405,21 @@ async fn pins_of_apps_are_bounded_and_those_that_are_still_named_stay() {
     assert!(judge("ui://8", "a", &|_| false) && pins.withheld_apps(&upstream).is_empty());
     assert!(pins.known_views().len() == 128);
 }
+
+#[tokio::test]
+async fn the_pin_of_an_app_stays_while_its_tool_is_gone_for_a_time() {
+    let pins = PinRegistry::memory();
+    let text = r#"{"name":"a","_meta":{"ui":{"resourceUri":"ui://of-a-tool"}}}"#;
+    assert_eq!(shown(&pins, TIER, &[Definition::read(ItemList::Tools, &RawJson::trusted(text)).unwrap()]), [true]);
+    let judge = |uri: &str, html: &str| {
+        let text = RawJson::trusted(format!(r#"{{"contents":[{{"text":"{html}"}}]}}"#));
+        let app = SeenApp { uri, text, trust: UpstreamTrust::Standard, has_html: true };
+        pins.judge_app(&name(), &app, &|_| false).is_ok()
+    };
+    assert!(judge("ui://of-a-tool", "a") && judge("ui://of-none", "a"));
+    for n in 0..2000 {
+        assert!(judge(&format!("ui://handed/{n}"), "a"));
+    }
+    assert!(!judge("ui://of-a-tool", "b"), "its pinned tool names it still");
+    assert!(!pins.list().iter().any(|pin| pin.name == "fx+ui://of-none"), "it made room");
+}

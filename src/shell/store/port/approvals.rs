@@ -115,9 +115,9 @@ pub trait OpenApprovalOperations {
     /// Removes a closed approval.
     fn remove_approval(&self, id: String) -> DbOperation<'_, ()>;
 
-    /// Removes the open approvals of all daemons, and returns them with an empty message. The
-    /// caller must hold the lock of the state directory and must not have opened an approval.
-    fn remove_approvals_of_daemons(&self) -> DbOperation<'_, Vec<ApprovalView>>;
+    /// Removes the open approvals of all daemons but `owner`, and returns them with an empty
+    /// message. The caller is `owner`, and no other daemon may use the state directory.
+    fn remove_approvals_of_daemons(&self, owner: String) -> DbOperation<'_, Vec<ApprovalView>>;
 
     /// Returns the open approvals, oldest first: of all processes, or without those of daemons, for
     /// commands that know that no daemon runs. An approval whose message does not open is left out.

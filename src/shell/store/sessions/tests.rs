@@ -140,7 +140,7 @@ async fn a_session_that_ended_by_a_clock_ahead_stays_ended_when_that_is_set_back
 #[test]
 fn an_id_is_unknown_to_every_other_store_whatever_its_key() {
     let given = crate::config::source::secret::Secret::new("one key for all".repeat(4));
-    let key = crate::store::seal::KeySource { given: Some(given), make: false };
+    let key = crate::store::seal::KeySource { given: Some(given), ..Default::default() };
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [one, other] = dirs.each_ref().map(|dir| {
         let db = Db::open_with(dir.path(), &key).unwrap();

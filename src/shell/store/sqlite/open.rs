@@ -229,7 +229,7 @@ pub(super) fn snapshot(path: &Path) -> Result<Connection, DbError> {
 
 /// Opens a file of this program's version to be read while other processes may write it. Closing it
 /// leaves its log.
-fn source(path: &Path) -> Result<Connection, DbError> {
+pub(super) fn source(path: &Path) -> Result<Connection, DbError> {
     let sql = |error: rusqlite::Error| describe_error(path, &error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let source = Connection::open_with_flags(path, flags).map_err(sql)?;
@@ -238,6 +238,21 @@ fn source(path: &Path) -> Result<Connection, DbError> {
     harden(&source).map_err(sql)?;
     judge_version(&source, path)?;
     Ok(source)
+}
+
+/// Opens a file of this program's version for a look while other processes may write it. Nothing on
+/// the disk changes.
+///
+/// # Errors
+/// When it cannot be read.
+pub(super) fn open_to_look(path: &Path) -> Result<Connection, DbError> {
+    check_files(path)?;
+    if FileStamp::of(path).has_log() {
+        return source(path);
+    }
+    let connection = open_without_log(path).map_err(|error| describe_error(path, &error))?;
+    judge_version(&connection, path)?;
+    Ok(connection)
 }
 
 /// Copies a database in one step, which is one moment of it; `None` if it was locked for too long.

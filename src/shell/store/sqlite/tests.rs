@@ -18,7 +18,7 @@ mod version_1;
 
 /// The database of a directory with a key of its own, without the types above.
 pub(super) fn open(dir: &Path) -> Result<Sqlite, DbError> {
-    let seals = Seals::of(dir, &KeySource { given: None, make: true }).map_err(DbError::Key)?;
+    let seals = Seals::of(dir, &KeySource { make: true, ..KeySource::default() }).map_err(DbError::Key)?;
     Sqlite::open(dir.join(FILE), seals)
 }
 

@@ -13,7 +13,7 @@
 //! itself.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
@@ -74,7 +74,8 @@ impl GuardedChild {
             let source = io::Error::new(source.kind(), format!("its guard: {source}"));
             SpawnError::Start { program: program(), source }
         };
-        let (mut guard, control, stdin) = spawn(upstream).map_err(guarded)?;
+        let lifeline = launch.lifeline.as_ref().map(|lifeline| lifeline.hold()).transpose().map_err(guarded)?;
+        let (mut guard, control, stdin) = spawn(upstream, lifeline.as_ref()).map_err(guarded)?;
         let (Some(stdout), Some(stderr)) = (guard.stdout.take(), guard.stderr.take()) else {
             return Err(SpawnError::Pipes { program: program() });
         };
@@ -164,14 +165,14 @@ impl GuardedChild {
 }
 
 /// Starts the process of a guard. Its stdin is the socket between it and headend; its stdout and
-/// stderr become the child's. Returns the guard, headend's end of the socket, and the child's
-/// stdin.
-fn spawn(upstream: &str) -> io::Result<(Child, UnixStream, ChildStdin)> {
+/// stderr become the child's. The guard holds `lifeline` until it ends. Returns the guard, headend's
+/// end of the socket, and the child's stdin.
+fn spawn(upstream: &str, lifeline: Option<&OwnedFd>) -> io::Result<(Child, UnixStream, ChildStdin)> {
     let (ours, theirs) = StdStream::pair()?;
     let (reader, writer) = io::pipe()?;
     // One byte always fits.
-    let (mut space, fds) =
-        ([const { std::mem::MaybeUninit::uninit() }; rustix::cmsg_space!(ScmRights(1))], [reader.as_fd()]);
+    let mut space = [const { std::mem::MaybeUninit::uninit() }; rustix::cmsg_space!(ScmRights(2))];
+    let fds: Vec<BorrowedFd<'_>> = std::iter::once(reader.as_fd()).chain(lifeline.map(|fd| fd.as_fd())).collect();
     let mut passed = SendAncillaryBuffer::new(&mut space);
     passed.push(SendAncillaryMessage::ScmRights(&fds));
     sendmsg(&ours, &[IoSlice::new(b"0")], &mut passed, SendFlags::NOSIGNAL)?;

@@ -4,13 +4,15 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
 use crate::base::descriptors::lacks_descriptors;
 use crate::config::source::secret::Secret;
 use crate::config::{Confinement, ContainerRun, UpstreamSettings, UpstreamTarget, VariableText, inherited_variables};
-use crate::store::pins::LaunchProgram;
+use crate::store::pins::{LaunchProgram, find_program};
+use crate::upstream::process::lifeline::Lifeline;
 
 /// The environment variable that says which process started a child, see `owner`.
 pub(super) const MARK: &str = "HEADEND_OWNER";
@@ -83,6 +85,8 @@ pub struct Launch {
     /// The mark of this start, by which its processes can be found if nothing else is left to end
     /// them.
     pub mark: Option<String>,
+    /// The pipe that the guard holds while the program runs.
+    pub lifeline: Option<Arc<Lifeline>>,
 }
 
 /// Variables of headend's own environment.
@@ -120,13 +124,23 @@ impl Launch {
         let path_of = |program: Option<&PathBuf>| program.map(|path| path.display().to_string()).unwrap_or_default();
         let shown = word.map_or_else(|| path_of(program.as_ref()), |word| word.written().to_owned());
         let (path, expanded) = (path.flatten(), spec.expanded.clone());
-        Some(Self { command, shown, program, path, inherited, env: all, cwd, expanded, confinement, mark })
+        let lifeline = None;
+        Some(Self { command, shown, program, path, inherited, env: all, cwd, expanded, confinement, mark, lifeline })
     }
 
     /// Returns whether it runs a container that gets no standard input.
     pub fn lacks_stdin(&self) -> bool {
         let words: Vec<String> = self.command.iter().map(|word| word.written().to_owned()).collect();
         ContainerRun::of(&words).is_some_and(ContainerRun::lacks_stdin)
+    }
+
+    /// Creates the launch of another program in the surroundings of an upstream's program; `None` if
+    /// no folder of the search path has it.
+    pub fn beside(spec: &UpstreamSettings, words: &[&str]) -> Option<Self> {
+        let mut spec = spec.clone();
+        let UpstreamTarget::Stdio { command, .. } = &mut spec.target else { return None };
+        *command = words.iter().map(|word| VariableText::plain((*word).to_owned())).collect();
+        Self::of(&spec, Some(find_program(&spec, true)?), None)
     }
 
     /// Creates the launch of a program that headend itself needs, by its absolute path: it inherits
@@ -144,6 +158,7 @@ impl Launch {
             expanded: Vec::new(),
             confinement: Confinement::default(),
             mark: None,
+            lifeline: None,
         }
     }
 

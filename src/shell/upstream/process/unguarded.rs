@@ -12,21 +12,21 @@ use crate::upstream::process::launch::{Launch, SpawnError};
 
 /// A running child.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct GuardedChild {
     child: Child,
     group: Option<Pid>,
 }
 
 /// The pipes of a child.
-pub type Pipes = (ChildStdin, ChildStdout, ChildStderr);
+pub type ChildPipes = (ChildStdin, ChildStdout, ChildStderr);
 
-impl Keeper {
+impl GuardedChild {
     /// Starts the child.
     ///
     /// # Errors
     /// [`SpawnError`].
     #[expect(clippy::unused_async, reason = "that of a guarded one waits for its guard")]
-    pub async fn start(_upstream: &str, launch: &Launch) -> Result<(Self, Pipes), SpawnError> {
+    pub async fn start(_upstream: &str, launch: &Launch) -> Result<(Self, ChildPipes), SpawnError> {
         let (_, arguments) = launch.words()?;
         launch.look()?;
         let mut command = match launch.confinement.umask {
@@ -93,7 +93,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for GuardedChild {
     fn drop(&mut self) {
         // Reached without `stop` only if the program ends in a hurry; no child may outlive it.
         self.signal(Signal::KILL);

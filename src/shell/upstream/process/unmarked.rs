@@ -4,15 +4,17 @@ use std::path::Path;
 
 /// Marks of children, which do not exist here.
 #[derive(Clone, Debug)]
-pub struct Marks;
+pub struct OwnerMarks;
 
-impl Marks {
-    pub fn claim(_dir: Option<&Path>) -> Self {
+impl OwnerMarks {
+    /// Returns the substitute; there is nothing to clean up.
+    pub const fn claim(_dir: Option<&Path>) -> Self {
         Self
     }
 
+    /// Returns `None`: a child has no mark here.
     #[expect(clippy::unused_self, reason = "that of other systems counts")]
-    pub(crate) fn next(&self) -> Option<String> {
+    pub const fn next(&self) -> Option<String> {
         None
     }
 }

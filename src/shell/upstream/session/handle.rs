@@ -27,6 +27,7 @@ use crate::telemetry::metrics::UpstreamMetrics;
 use crate::upstream::http::exchange::HttpLink;
 use crate::upstream::login::link::LoginLink;
 use crate::upstream::login::tokens::TokenKeeper;
+use crate::upstream::process::lifeline::Lifeline;
 use crate::upstream::session::lane::{Lane, LaneChoice, LaneRequest, LaneUse, Lanes};
 use crate::upstream::session::link::{LinkState, UpstreamLink};
 use crate::upstream::session::sent::SentCall;
@@ -229,6 +230,27 @@ impl UpstreamHandle {
         self.main.news.turns.askers().set_patience(spec.attribution_timeout);
         self.spec.store(Arc::new(spec));
         self.configured.notify_one();
+    }
+
+    /// Returns the pipe that the guards of the upstream's programs hold; `None` without programs.
+    pub fn lifeline(&self) -> Option<&Arc<Lifeline>> {
+        self.spawner.lifeline.as_ref()
+    }
+
+    /// Returns whether the upstream starts programs.
+    pub fn is_program(&self) -> bool {
+        matches!(self.spec.load().target, UpstreamTarget::Stdio { .. })
+    }
+
+    /// Returns whether a call has a slot of the upstream, or waits for one.
+    pub fn is_in_use(&self) -> bool {
+        self.in_flight.load(Ordering::Relaxed) > 0 || self.slots.waiting() > 0
+    }
+
+    /// Ends the upstream and all its sessions, and starts no further program.
+    pub fn end(&self) {
+        self.spawner.stop.cancel();
+        self.spawner.lifeline.iter().for_each(|lifeline| lifeline.close());
     }
 
     /// Returns how long nothing has used the upstream; `None` while a call, a watched resource or a

@@ -60,7 +60,8 @@ fn real_servers_are_added_called_and_removed_one_by_one() {
     let before = fs::read(&config).unwrap();
     for args in [
         vec!["typo", "--", "npx", "-y", "@modelcontextprotocol/server-memroy@1.0.0"],
-        vec!["typo", "--", "npx", "-y", "@modelcontextprotocol/server-memory"],
+        // The variable also holds for npm, which is asked for the version.
+        vec!["typo", "--env", "npm_config_offline=true", "--", "npx", "-y", "@modelcontextprotocol/server-memory"],
         vec!["typo", "http://127.0.0.1:9/mcp"],
         vec!["typo", "--", "/bin/false"],
     ] {

@@ -78,23 +78,25 @@ fn string(text: impl Into<String>) -> FileValue {
 /// Converts a package to a command line; `None` if no known program starts it.
 fn started(package: &FileValue, inputs: &mut Vec<(String, String)>) -> Option<FileValue> {
     let text = |keys| spelled(package, keys).and_then(FileValue::as_str);
-    let identifier = text(["identifier", "name"])?;
+    let kind = text(["registryType", "registry_type"]).or(text(["registry_name", "registryName"]))?;
+    let identifier = text(["identifier", "name"]).filter(|identifier| is_identifier(kind, identifier))?;
     let version = text(["version", "version"]).filter(|version| !version.is_empty() && *version != "latest");
+    version.is_none_or(|version| is_plain(version, ".-_+!")).then_some(())?;
     let at =
         |sign: &str| version.map_or_else(|| identifier.to_owned(), |version| format!("{identifier}{sign}{version}"));
-    let hint = text(["runtimeHint", "runtime_hint"]);
-    let (program, lead, what) =
-        match text(["registryType", "registry_type"]).or(text(["registry_name", "registryName"]))? {
-            "npm" => (hint.unwrap_or("npx"), vec!["-y".to_owned()], at("@")),
-            "pypi" => (hint.unwrap_or("uvx"), Vec::new(), at("==")),
-            "nuget" => (hint.unwrap_or("dnx"), vec!["--yes".to_owned()], at("@")),
-            "oci" | "docker" => {
-                let tagged = identifier.rsplit('/').next().is_some_and(|last| last.contains([':', '@']));
-                let image = if tagged { identifier.to_owned() } else { at(":") };
-                (hint.unwrap_or("docker"), ["run", "-i", "--rm", "--init"].map(str::to_owned).to_vec(), image)
-            }
-            _ => return None,
-        };
+    // Another program, which the file could name, would read the arguments in another way.
+    let engine = text(["runtimeHint", "runtime_hint"]).filter(|hint| *hint == "podman").unwrap_or("docker");
+    let (program, lead, what) = match kind {
+        "npm" => ("npx", vec!["-y".to_owned()], at("@")),
+        "pypi" => ("uvx", Vec::new(), at("==")),
+        "nuget" => ("dnx", vec!["--yes".to_owned()], at("@")),
+        "oci" | "docker" => {
+            let tagged = identifier.rsplit('/').next().is_some_and(|last| last.contains([':', '@']));
+            let image = if tagged { identifier.to_owned() } else { at(":") };
+            (engine, ["run", "-i", "--rm", "--init"].map(str::to_owned).to_vec(), image)
+        }
+        _ => return None,
+    };
     let mut words = lead;
     let mut take = |keys, words: &mut Vec<String>| {
         for argument in spelled(package, keys).map(FileValue::items).unwrap_or_default() {
@@ -120,6 +122,27 @@ fn started(package: &FileValue, inputs: &mut Vec<(String, String)>) -> Option<Fi
         ("args".to_owned(), FileValue::Array(words.into_iter().map(string).collect())),
         ("env".to_owned(), FileValue::Object(env)),
     ]))
+}
+
+/// Returns true for a name of a package or an image in a registry of that kind. Other words could
+/// be options, paths, addresses or repositories.
+fn is_identifier(kind: &str, identifier: &str) -> bool {
+    match kind {
+        "npm" => {
+            let (scope, name) =
+                identifier.strip_prefix('@').and_then(|rest| rest.split_once('/')).unwrap_or(("x", identifier));
+            is_plain(scope, "._-") && is_plain(name, "._-")
+        }
+        "oci" | "docker" => is_plain(identifier, "._-/:@"),
+        _ => is_plain(identifier, "._-"),
+    }
+}
+
+/// Returns true for a text of letters, digits and these characters that begins with a letter or
+/// digit.
+fn is_plain(text: &str, more: &str) -> bool {
+    let is_alphanumeric = |c: char| c.is_ascii_alphanumeric();
+    text.starts_with(is_alphanumeric) && text.chars().all(|c| is_alphanumeric(c) || more.contains(c))
 }
 
 /// Converts a remote to a URL with headers.

@@ -50,6 +50,8 @@ pub enum OperatorAction {
     TokenRevoke,
     /// A test notice of an open approval is sent.
     Notify,
+    /// The sealed values of the store are sealed anew with the present key.
+    Rekey,
 }
 
 impl OperatorAction {
@@ -79,7 +81,8 @@ impl OperatorAction {
             | Self::ConsoleLink
             | Self::SignIn
             | Self::TokenAdd
-            | Self::Notify => false,
+            | Self::Notify
+            | Self::Rekey => false,
         }
     }
 
@@ -108,7 +111,8 @@ impl OperatorAction {
             | Self::TokenRevoke
             | Self::WrongSignIn
             | Self::WrongCode
-            | Self::Notify => false,
+            | Self::Notify
+            | Self::Rekey => false,
         }
     }
 }

@@ -7,6 +7,7 @@ use super::*;
 async fn opened_by_a_daemon_and_another(dir: &tempfile::TempDir) -> Approvals {
     let (daemon, alone) = (kept(dir), kept(dir));
     daemon.keep_operator(SettingOwner::Daemon);
+    daemon.end_approvals_of_earlier_daemons();
     for (approvals, item) in [(&daemon, "fx__daemon"), (&alone, "fx__alone")] {
         approvals.ask(asked("ci", item, "{}"), shown()).unwrap();
         approvals.inner.db.as_ref().unwrap().all_so_far().run().await.unwrap();
@@ -39,6 +40,7 @@ async fn a_new_daemon_ends_the_approvals_of_one_that_was_killed() {
     let audit = full_queue::log(dir.path(), db.clone(), &Metrics::new().unwrap());
     next.record_in(audit.clone());
     next.keep_operator(SettingOwner::Daemon);
+    next.end_approvals_of_earlier_daemons();
     db.all_so_far().run().await.unwrap();
     audit.flush().await;
     let [(event, approval, result)] = full_queue::records(dir.path()).try_into().unwrap();

@@ -144,8 +144,8 @@ fn an_approval_is_shown_to_all_and_an_answer_reaches_its_owner_until_it_has_judg
             let due = answers.iter().filter(|(id, (_, outcome))| is_due(id, outcome));
             assert_eq!(told, due.map(|(id, (by, _))| (id.to_string(), owner(*by))).collect::<Vec<_>>());
         }
-        let daemons = dbs[0].remove_approvals_of_daemons().run_now().unwrap();
+        let daemons = dbs[0].remove_approvals_of_daemons(String::new()).run_now().unwrap();
         assert_eq!(daemons.len(), open.values().filter(|process| **process == 1).count());
-        assert!(dbs[1].remove_approvals_of_daemons().run_now().unwrap().is_empty());
+        assert!(dbs[1].remove_approvals_of_daemons(String::new()).run_now().unwrap().is_empty());
     });
 }

@@ -232,11 +232,11 @@ fn adopt_login(connection: &Connection, seals: &Seals, key: &LoginKey) -> rusqli
 
 /// Returns the place that a login is sealed for. Without an upstream it is the place of before
 /// version 9.
-fn login_place(key: &LoginKey) -> Vec<&str> {
+pub(super) fn login_place(key: &LoginKey) -> Vec<&str> {
     let names = [&*key.upstream, &*key.launch].into_iter().filter(|name| !name.is_empty());
     ["logins", "value"].into_iter().chain(names).collect()
 }
 
-fn registration_place<'a>(key: &'a LoginKey, issuer: &'a str) -> [&'a str; 5] {
+pub(super) fn registration_place<'a>(key: &'a LoginKey, issuer: &'a str) -> [&'a str; 5] {
     ["registrations", "value", &key.upstream, &key.launch, issuer]
 }

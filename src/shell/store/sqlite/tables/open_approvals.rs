@@ -40,11 +40,12 @@ impl OpenApprovalOperations for Sqlite {
         self.write(move |connection| delete(connection, &id))
     }
 
-    fn remove_approvals_of_daemons(&self) -> DbOperation<'_, Vec<ApprovalView>> {
+    fn remove_approvals_of_daemons(&self, owner: String) -> DbOperation<'_, Vec<ApprovalView>> {
         self.write(move |connection| {
-            let sql = format!("DELETE FROM approvals WHERE substr(owner, 1, length(?1)) = ?1 RETURNING {COLUMNS}");
-            let mut statement = connection.prepare(&sql)?;
-            let rows = statement.query_map([DAEMON], |row| row_of(row, String::new()))?;
+            let of_others = "substr(owner, 1, length(?1)) = ?1 AND owner <> ?2";
+            let mut statement =
+                connection.prepare(&format!("DELETE FROM approvals WHERE {of_others} RETURNING {COLUMNS}"))?;
+            let rows = statement.query_map([DAEMON, &owner], |row| row_of(row, String::new()))?;
             rows.collect()
         })
     }
@@ -102,7 +103,7 @@ impl OpenApprovalOperations for Sqlite {
 
 /// Returns the place under which an approval's message or details are sealed. It has the table's
 /// first name, under which stored values are sealed already.
-const fn place<'p>(column: &'p str, id: &'p str) -> [&'p str; 3] {
+pub(super) const fn place<'p>(column: &'p str, id: &'p str) -> [&'p str; 3] {
     ["prompts", column, id]
 }
 

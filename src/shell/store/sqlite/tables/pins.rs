@@ -75,7 +75,7 @@ fn one(connection: &Connection, key: &PinKey, seals: &Seals) -> rusqlite::Result
 
 /// Returns the names of the place that a launch's text is sealed for: the same for the approved and
 /// the waiting column, so that a text may move between them.
-fn place<'a>(upstream: &'a str, digest: &'a str) -> [&'a str; 3] {
+pub(super) fn place<'a>(upstream: &'a str, digest: &'a str) -> [&'a str; 3] {
     ["pins", upstream, digest]
 }
 
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn a_process_without_the_key_decides_and_loses_no_text() {
         let (dir, keys) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let seals = Seals::of(keys.path(), &KeySource { given: None, make: true }).unwrap();
+        let seals = Seals::of(keys.path(), &KeySource { make: true, ..KeySource::default() }).unwrap();
         let none = Seals::of(dir.path(), &KeySource::default()).unwrap();
         let text = |n: u8| Arc::<str>::from(format!(r#"{{"url":"https://a.example/?key={n}"}}"#));
         let (old, new) = (Digest::of(b"old"), Digest::of(b"new"));

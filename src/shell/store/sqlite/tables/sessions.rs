@@ -131,7 +131,7 @@ fn caller(row: &Row<'_>) -> rusqlite::Result<Option<Caller>> {
 }
 
 /// Returns the place of a watched URI.
-fn place(name: &SessionName, slot: u64) -> [String; 4] {
+pub(super) fn place(name: &[u8], slot: u64) -> [String; 4] {
     ["session_resources".to_owned(), "uri".to_owned(), HEXLOWER.encode(name), slot.to_string()]
 }
 

@@ -41,6 +41,8 @@ fn context(lines: &str) -> ActorContext {
         marks: OwnerMarks::claim(None),
         gate: Arc::new(LaunchGate::new(PinRegistry::memory(), &spec, None)),
         starts: crate::base::slots::SlotPool::new(1),
+        lifeline: None,
+        prior: Default::default(),
     };
     let metrics = Metrics::new().unwrap().upstream("x");
     let handle = Arc::new(UpstreamHandle::new(spec, metrics, spawner.clone(), actor::open));

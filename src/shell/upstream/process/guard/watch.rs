@@ -50,7 +50,7 @@ pub fn run_if_asked(words: impl Iterator<Item = OsString>) -> Option<Result<(), 
 /// order, or once headend is gone, ends all processes below the guard and the program's containers.
 fn run() -> io::Result<()> {
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let stdin = receive(&control)?;
+    let (stdin, _lifeline) = receive(&control)?;
     let order = StartOrder::read(&control)?;
     // The name that `ps` and `top` show.
     let _only_a_name = rustix::thread::set_name(c"headend-guard");
@@ -93,14 +93,15 @@ fn run() -> io::Result<()> {
     Ok(())
 }
 
-/// Receives the descriptor that came with the first byte.
-fn receive(control: &UnixStream) -> io::Result<OwnedFd> {
-    let mut space = [const { std::mem::MaybeUninit::uninit() }; rustix::cmsg_space!(ScmRights(1))];
+/// Receives the descriptors that came with the first byte: the program's stdin, and the write end of
+/// the upstream's lifeline, which the guard only holds.
+fn receive(control: &UnixStream) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
+    let mut space = [const { std::mem::MaybeUninit::uninit() }; rustix::cmsg_space!(ScmRights(2))];
     let mut passed = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     recvmsg(control, &mut [IoSliceMut::new(&mut byte)], &mut passed, RecvFlags::CMSG_CLOEXEC)?;
     let fds = passed.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        RecvAncillaryMessage::ScmRights(mut fds) => Some((fds.next()?, fds.next())),
         RecvAncillaryMessage::ScmCredentials(_) => None,
         _ => None,
     });

@@ -36,6 +36,8 @@ fn handle(lines: &str) -> Arc<UpstreamHandle> {
         marks: OwnerMarks::claim(None),
         gate: Arc::new(LaunchGate::new(PinRegistry::memory(), &spec, None)),
         starts: SlotPool::new(1),
+        lifeline: None,
+        prior: Default::default(),
     };
     Arc::new(UpstreamHandle::new(spec, Metrics::new().unwrap().upstream("x"), spawner, actor::open))
 }
