@@ -75,7 +75,6 @@ pub enum RouteError {
     State,
     #[error("The page that the server asked for was not opened, so the call was not made.")]
     PageDeclined,
-    /// The parked call was in the memory of a replica that is gone.
     #[error("The replica that held the call is gone.")]
     ReplicaLost,
     #[error(transparent)]

@@ -13,6 +13,7 @@ use crate::http;
 use crate::mcp::ClientEra;
 use crate::process::{eventually, output_within, said};
 
+mod replicas;
 mod server;
 
 /// Tests of the shell that open stores by a folder, and so use the database. The others are about
