@@ -101,11 +101,28 @@ fn approve_next(stage: &ApprovalGateway, by: &ApprovalGateway, arguments: &Value
     run(by, &["approve", &open[0], "--for", "once"]);
 }
 
+/// Checks that a replica is not handed over, whether or not the new configuration has the cluster.
+fn refuse_hand_over(replica: &Gateway) {
+    let text = fs::read_to_string(&replica.config).unwrap();
+    let (before, after) = text.split_once("[cluster]").unwrap();
+    let after = after.split_once("\n[").map_or(String::new(), |(_, after)| format!("[{after}"));
+    let alone = replica.world.write("alone.toml", &format!("{before}{after}"));
+    let refusals = [
+        (&replica.config, 78, "--take-over is not for replicas"),
+        (&alone, 75, "a replica of a [cluster] is not handed over"),
+    ];
+    for (config, expected, why) in refusals {
+        let output = replica.world.run(&["serve", "--take-over", "--config", config.to_str().unwrap()]);
+        assert!(output.status.code() == Some(expected) && said(&output).contains(why), "{}", said(&output));
+    }
+}
+
 #[test]
 fn replicas_share_approvals_and_do_nothing_without_their_store() {
     let Some(server) = PostgresServer::start("") else { return };
     let [one, two] =
         ["one", "two"].map(|name| ApprovalGateway::of(GatewaySetup::new(), "", &cluster(&server, name, "")));
+    refuse_hand_over(&one.gateway);
     // Asked on one replica, answered on the other.
     let first = json!({"text": "first"});
     approve_next(&one, &two, &first);

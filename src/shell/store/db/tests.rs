@@ -20,6 +20,7 @@ mod client_tokens;
 mod limits;
 mod logins;
 mod pins;
+mod sealed;
 mod sessions;
 
 /// Opens a store for two processes.
