@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use self::server::PostgresServer;
 use crate::consenting::ApprovalGateway;
-use crate::harness::{Gateway, GatewaySetup, left_out};
+use crate::harness::{Gateway, GatewaySetup, headend, left_out};
 use crate::http;
 use crate::mcp::ClientEra;
 use crate::process::{eventually, output_within, said};
@@ -112,7 +112,12 @@ fn refuse_hand_over(replica: &Gateway) {
         (&alone, 75, "a replica of a [cluster] is not handed over"),
     ];
     for (config, expected, why) in refusals {
-        let output = replica.world.run(&["serve", "--take-over", "--config", config.to_str().unwrap()]);
+        let mut command = replica.world.command(headend());
+        command
+            .args(["serve", "--take-over", "--config", config.to_str().unwrap()])
+            .env("SECOND_TOKEN", "x".repeat(32));
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let output = output_within(child, Duration::from_secs(60), "headend serve --take-over");
         assert!(output.status.code() == Some(expected) && said(&output).contains(why), "{}", said(&output));
     }
 }
