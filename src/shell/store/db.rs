@@ -32,10 +32,15 @@ impl Db {
     /// database of its server that belongs to this directory.
     #[cfg(any(test, feature = "testing"))]
     pub fn open(dir: &Path) -> Result<Self, DbError> {
-        let key = KeySource { make: true, ..KeySource::default() };
+        Self::open_keyed(dir, &KeySource { make: true, ..KeySource::default() })
+    }
+
+    /// [`Self::open`] with these keys.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn open_keyed(dir: &Path, key: &KeySource) -> Result<Self, DbError> {
         match postgres::testing::settings_for(dir) {
-            Some(settings) => Self::open_cluster(dir, &key, &settings),
-            None => Self::open_with(dir, &key),
+            Some(settings) => Self::open_cluster(dir, key, &settings),
+            None => Self::open_with(dir, key),
         }
     }
 

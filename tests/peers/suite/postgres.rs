@@ -1,6 +1,10 @@
 //! The store of a cluster in a real database: the properties of every engine, and replicas whose
 //! database goes away, comes back, and comes back as another one.
 
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -8,7 +12,7 @@ use serde_json::{Value, json};
 
 use self::server::PostgresServer;
 use crate::consenting::ApprovalGateway;
-use crate::harness::{Gateway, GatewaySetup};
+use crate::harness::{Gateway, GatewaySetup, headend, left_out};
 use crate::http;
 use crate::mcp::ClientEra;
 use crate::process::{eventually, output_within, said};
@@ -34,22 +38,26 @@ const OF_FILES: &[&str] = &[
     "store::sessions::tests::a_session_is_found_after_a_restart_until_it_has_ended",
 ];
 
-/// Returns the program with the unit tests of the shell, which is built if it is missing.
-fn unit_tests() -> String {
-    let words = ["test", "--locked", "--workspace", "--lib", "--no-run", "--message-format=json"];
-    let output = Command::new(env!("CARGO")).args(words).stderr(Stdio::inherit()).output().unwrap();
-    assert!(output.status.success());
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let built = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut found =
-        built.filter(|artifact| artifact["target"]["name"] == "headend_shell" && artifact["profile"]["test"] == true);
-    found.find_map(|artifact| artifact["executable"].as_str().map(str::to_owned)).unwrap()
+/// Returns the newest program with the unit tests of the shell. `cargo test --workspace` puts it
+/// beside the one of these tests.
+fn unit_tests() -> Option<PathBuf> {
+    let own = env::current_exe().unwrap();
+    let beside = fs::read_dir(own.parent().unwrap()).unwrap().flatten();
+    let is_program = |path: &PathBuf| {
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        name.starts_with("headend_shell-") && !name.contains('.')
+    };
+    let programs = beside.map(|entry| entry.path()).filter(is_program);
+    programs.max_by_key(|path| fs::metadata(path).unwrap().modified().unwrap())
 }
 
 #[test]
 fn the_store_of_a_cluster_has_the_properties_of_every_store() {
     let Some(server) = PostgresServer::start("") else { return };
-    let mut command = Command::new(unit_tests());
+    let Some(program) = unit_tests() else {
+        return left_out("the unit tests of the shell", "`cargo test --workspace --no-run` builds them");
+    };
+    let mut command = Command::new(program);
     command.args(PROPERTIES).args(OF_FILES.iter().flat_map(|name| ["--skip", name]));
     command.args(["--test-threads", "8"]).env("HEADEND_TEST_POSTGRES", server.url(""));
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -94,11 +102,31 @@ fn approve_next(stage: &ApprovalGateway, by: &ApprovalGateway, arguments: &Value
     run(by, &["approve", &open[0], "--for", "once"]);
 }
 
+/// Checks that a replica is not handed over, whether or not the new configuration has the cluster.
+fn refuse_hand_over(replica: &Gateway) {
+    let text = fs::read_to_string(&replica.config).unwrap();
+    let (before, after) = text.split_once("[cluster]").unwrap();
+    let after = after.split_once("\n[").map_or(String::new(), |(_, after)| format!("[{after}"));
+    let alone = replica.world.write("alone.toml", &format!("{before}{after}"));
+    let refusals =
+        [(&replica.config, 78, "--take-over is not for replicas"), (&alone, 75, "stop the daemon, then start headend")];
+    for (config, expected, why) in refusals {
+        let mut command = replica.world.command(headend());
+        command
+            .args(["serve", "--take-over", "--config", config.to_str().unwrap()])
+            .env("SECOND_TOKEN", "x".repeat(32));
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let output = output_within(child, Duration::from_secs(60), "headend serve --take-over");
+        assert!(output.status.code() == Some(expected) && said(&output).contains(why), "{}", said(&output));
+    }
+}
+
 #[test]
 fn replicas_share_approvals_and_do_nothing_without_their_store() {
     let Some(server) = PostgresServer::start("") else { return };
     let [one, two] =
         ["one", "two"].map(|name| ApprovalGateway::of(GatewaySetup::new(), "", &cluster(&server, name, "")));
+    refuse_hand_over(&one.gateway);
     // Asked on one replica, answered on the other.
     let first = json!({"text": "first"});
     approve_next(&one, &two, &first);

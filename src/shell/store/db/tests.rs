@@ -21,6 +21,7 @@ mod limits;
 mod logins;
 mod pins;
 mod replicas;
+mod sealed;
 mod sessions;
 
 /// Opens a store for two processes.

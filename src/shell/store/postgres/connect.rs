@@ -118,7 +118,7 @@ impl StoreServer {
             };
             link.drive(&health, count).await?
         });
-        counted.await.unwrap_or_else(|_| Err(DbError::Unavailable { why: "it does not answer".to_owned() }))
+        Box::pin(counted).await.unwrap_or_else(|_| Err(DbError::Unavailable { why: "it does not answer".to_owned() }))
     }
 
     async fn open(&self, health: &StoreHealth) -> Result<StoreLink, DbError> {
