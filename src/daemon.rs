@@ -5,6 +5,7 @@ pub(crate) mod access;
 pub(crate) mod activation;
 pub(crate) mod admin;
 pub(crate) mod client_access;
+mod cluster;
 pub(crate) mod doors;
 pub(crate) mod file_watch;
 pub(crate) mod gateway;

@@ -2,7 +2,7 @@
 // Layers of the crates below, which the layers here name as if they were here.
 use headend_config as config;
 use headend_core::{catalog, engine, login, mcp, policy, wire};
-use headend_shell::{base, gateway, listener, serve, store, telemetry, upstream};
+use headend_shell::{base, cluster, gateway, listener, serve, store, telemetry, upstream};
 
 mod cli;
 mod console;

@@ -89,7 +89,8 @@ pub(super) fn run(common: &CommonOptions, command: AuditCommand) -> Result<u8, C
 pub(super) fn log(common: &CommonOptions) -> Result<AuditLog, CommandFailure> {
     let state = config::state_dir(&config::environment)
         .ok_or_else(|| CommandFailure::new(CONFIG, "no state directory: set $XDG_STATE_HOME or $HOME"))?;
-    Ok(AuditLog::new(state, &source::audit(common)))
+    let cluster = source::load_quietly(common).and_then(|config| config.cluster);
+    Ok(AuditLog::new(state, &source::audit(common)).in_cluster(cluster))
 }
 
 pub(super) fn unreadable(log: &AuditLog, error: &io::Error) -> CommandFailure {

@@ -29,7 +29,14 @@ pub(super) struct BackupArgs {
 
 pub(super) fn run(common: &CommonOptions, args: &BackupArgs) -> Result<u8, CommandFailure> {
     let state = state(common)?;
-    let is_configured = source::load_quietly(common).is_some_and(|config| config.secrets.key.is_some());
+    let config = source::load_quietly(common);
+    if config.as_ref().is_some_and(|config| config.cluster.is_some()) {
+        return Err(CommandFailure::new(
+            CONFIG,
+            "the store of a cluster is backed up by the database's own tools, such as `pg_dump`",
+        ));
+    }
+    let is_configured = config.is_some_and(|config| config.secrets.key.is_some());
     let done = backup::write(&state, &args.dir, args.with_key, is_configured).map_err(CommandFailure::from)?;
     if args.json { print_json(&done) } else { print(&text(Screen::of_stdout(), &done)) }
 }

@@ -38,6 +38,7 @@ pub(super) fn run(common: &CommonOptions, command: SecretsCommand) -> Result<u8,
     } else {
         source::load_quietly(common)
     };
+    let is_in_cluster = config.as_ref().is_some_and(|config| config.cluster.is_some());
     let key = config.and_then(|config| config.secrets.key).as_ref().and_then(id_of_key);
     let rekeyed: RekeyView = client.ask(&Request::Rekey(RekeyParams { key }))?;
     if let Ok(Some(store)) = source::open_existing_store(common) {
@@ -47,6 +48,11 @@ pub(super) fn run(common: &CommonOptions, command: SecretsCommand) -> Result<u8,
                  earlier key goes"
             ));
         }
+    }
+    if is_in_cluster {
+        complain(
+            "a replica that does not have the present key cannot read these values; each needs it as `key` before an earlier key goes",
+        );
     }
     if json {
         print_json(&rekeyed)?;

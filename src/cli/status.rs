@@ -11,7 +11,7 @@ use crate::cli::words::output::{CommandFailure, count, print, print_json};
 use crate::cli::words::screen::{Colour, Column, Screen};
 use crate::gateway::condition::UPSTREAMS;
 use crate::operator::request::{NoParams, Request};
-use crate::operator::status::{AddressesView, ConnectedClientView, OpenApprovalsView, StatusView};
+use crate::operator::status::{AddressesView, ConnectedClientView, OpenApprovalsView, ReplicaView, StatusView};
 use crate::operator::upstreams::{UnreadView, UpstreamFacts, UpstreamView};
 use crate::policy::Caller;
 use crate::telemetry::upstream_state::UpstreamState;
@@ -88,6 +88,9 @@ fn all(screen: Screen, status: &StatusView) -> String {
         let text = format!("another gateway: {other} runs upstreams of its own on this state directory");
         out.push_str(&screen.paragraph(&text));
     }
+    for replica in &status.replicas {
+        out.push_str(&screen.paragraph(&format_replica(replica)));
+    }
     out.push('\n');
     for condition in &status.degraded {
         let word = if condition.stops_calls { "no call works" } else { "degraded" };
@@ -111,6 +114,28 @@ fn all(screen: Screen, status: &StatusView) -> String {
     }
     out.push_str(&table(screen, &status.upstreams));
     out
+}
+
+/// Formats a replica of the cluster in one line, with a warning if it differs from the one that answers.
+fn format_replica(replica: &ReplicaView) -> String {
+    let ReplicaView { name, version, uptime_seconds, heartbeat_seconds, in_flight, own, differs } = replica;
+    let mut line = format!(
+        "replica {}{}: headend {}, up {}, heartbeat {heartbeat_seconds} s ago, {} in flight",
+        foreign::line(name),
+        if *own { " (this one)" } else { "" },
+        foreign::line(version),
+        time(*uptime_seconds),
+        count(usize::try_from(*in_flight).unwrap_or(usize::MAX), "call"),
+    );
+    if !differs.is_empty() {
+        let same = differs.iter().any(|what| what == "name");
+        let others: Vec<_> = differs.iter().filter(|what| *what != "name").map(|what| foreign::line(what)).collect();
+        if !others.is_empty() {
+            line.push_str(&format!("; warning: {} not as here", others.join(", ")));
+        }
+        line.push_str(if same { "; warning: it has the name of another replica" } else { "" });
+    }
+    line
 }
 
 /// Formats the upstreams as a table, with notes on those that need attention.

@@ -12,6 +12,7 @@ use super::consent::ApprovalSettings;
 use super::keys::read_whole;
 use super::limits::Limits;
 use super::listeners::{self, MIN_TOKEN_LENGTH};
+use super::model::cluster::ClusterSettings;
 use super::model::{
     AdminSettings, ClientAuth, Config, LoggingSettings, NamingSettings, SecretSettings, ServerSettings, StdioSettings,
 };
@@ -74,6 +75,7 @@ pub(super) fn config(mut root: ConfigTable<'_>) -> Config {
     let policy = rules::policy(root.source, policy, scopes, &names, &profiles);
     let audit = AuditSettings::read(root.table("audit"));
     let secrets = read_whole(root.table("secrets"), secrets);
+    let cluster = read_cluster(&mut root, &secrets);
     let log = read_whole(root.table("log"), log);
     if upstreams.is_empty() {
         let way_out = if disabled.is_empty() {
@@ -104,6 +106,7 @@ pub(super) fn config(mut root: ConfigTable<'_>) -> Config {
         profiles,
         audit,
         secrets,
+        cluster,
         log,
     }
 }
@@ -271,6 +274,15 @@ fn seal_key(node: &ConfigNode<'_>) -> Option<Secret> {
         secret::warn_of_literal(node);
     }
     Some(found.secret)
+}
+
+/// Reads `[cluster]`, whose replicas must have one key.
+fn read_cluster(root: &mut ConfigTable<'_>, secrets: &SecretSettings) -> Option<ClusterSettings> {
+    let table = root.table("cluster")?;
+    if secrets.key.is_none() {
+        table.problem("needs `key` in [secrets], the same on all replicas; make one with `openssl rand -hex 32`");
+    }
+    listeners::cluster::read(table)
 }
 
 fn log(table: &mut ConfigTable<'_>) -> LoggingSettings {

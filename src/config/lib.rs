@@ -46,6 +46,7 @@ pub use self::consent::{ApprovalSettings, OperatorAccess};
 pub use self::doubts::{find_doubts, warn_of_silent_programs};
 pub use self::limits::Limits;
 pub use self::listeners::MIN_TOKEN_LENGTH;
+pub use self::model::cluster::ClusterSettings;
 pub use self::model::instructions::warn_of_dropped_instructions;
 pub use self::model::{
     AdminSettings, AppsChoice, ClientAuth, CompletionScope, Config, Confinement, EraChoice, FilterSettings,
@@ -54,6 +55,7 @@ pub use self::model::{
 };
 pub use self::notify::{NotifyHook, NotifyReceiver, NotifySettings};
 pub use self::values::instructions::InstructionSetting;
+pub use self::values::store_url::{StoreTls, StoreUrl};
 pub use crate::machine::host_command::HostCommand;
 pub use crate::machine::managers::{is_same_place, known_directories, version_folders};
 pub use crate::machine::places::{

@@ -13,6 +13,8 @@ use crate::source::secret::Secret;
 use crate::values::certificates::{CertificateFiles, CertificateTexts};
 use crate::values::network::PeerNetwork;
 
+pub(super) mod cluster;
+
 /// The default of `[metrics] listen`.
 const METRICS: &str = "127.0.0.1:9627";
 /// The length below which a token can be guessed, in characters.
@@ -99,7 +101,7 @@ pub(super) fn listen(node: &ConfigNode<'_>, server: &ServerSettings) -> Vec<Sock
 }
 
 /// Reads an IP address and a port.
-fn address(node: &ConfigNode<'_>) -> Option<SocketAddr> {
+pub(super) fn address(node: &ConfigNode<'_>) -> Option<SocketAddr> {
     let text = node.string()?;
     let address = text.parse().ok();
     if address.is_none() {

@@ -30,9 +30,11 @@ use crate::values::network::PeerNetwork;
 use crate::values::proxy::ProxySettings;
 use crate::wire::json::raw::RawJson;
 
+pub(crate) mod cluster;
 pub(crate) mod instructions;
 mod profile;
 
+use self::cluster::ClusterSettings;
 use self::profile::pairs;
 pub use self::profile::{FilterSettings, Profile, ShownHints};
 
@@ -72,6 +74,8 @@ pub struct Config {
     pub profiles: Vec<Profile>,
     pub audit: AuditSettings,
     pub secrets: SecretSettings,
+    /// The cluster that this replica belongs to; `None` for a gateway of its own.
+    pub cluster: Option<ClusterSettings>,
     pub log: LoggingSettings,
 }
 

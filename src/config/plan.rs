@@ -153,6 +153,7 @@ settings! {
     "audit.retain" is live in audit.retain;
     "secrets.key" is fixed in secrets.key;
     "secrets.previous-key" is fixed in secrets.previous_key;
+    "cluster" is fixed in cluster;
     "log.filter" is live in log.filter;
     "log.format" is fixed in log.format;
 }

@@ -52,10 +52,25 @@ pub fn render(config: &Config) -> String {
     config.profiles.iter().for_each(|one| profile(&mut out, one));
     section(&mut out, "audit", &audit(&config.audit));
     section(&mut out, "secrets", &table(&config.secrets));
+    section(&mut out, "cluster", &table(&config.cluster));
     let mut log = config.log.shown();
     set(&mut log, "filter", config.log.filter.as_str());
     section(&mut out, "log", &log);
     out
+}
+
+/// Returns the parts of a configuration that all replicas of a cluster should have alike: the policy
+/// and the upstreams, secrets redacted.
+pub fn shared_parts(config: &Config) -> [String; 2] {
+    let (mut rules, mut upstreams) = (String::new(), String::new());
+    config.policy.scopes.iter().for_each(|one| scope(&mut rules, one));
+    policy(&mut rules, &config.policy);
+    consent(&mut rules, &config.consent);
+    config.profiles.iter().for_each(|one| profile(&mut rules, one));
+    section(&mut upstreams, "naming", &config.naming.shown());
+    section(&mut upstreams, "defaults", &table(&config.defaults));
+    config.upstreams.iter().for_each(|one| upstream(&mut upstreams, one, true));
+    [rules, upstreams]
 }
 
 fn authentication(out: &mut String, server: &ServerSettings) {

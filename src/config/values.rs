@@ -10,3 +10,4 @@ pub(super) mod issuers;
 pub(super) mod network;
 pub(super) mod proxy;
 pub(super) mod remote;
+pub(super) mod store_url;

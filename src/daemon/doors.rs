@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::config::Config;
 use crate::console;
-use crate::daemon::access;
+use crate::daemon::{access, cluster};
 use crate::listener::address::CredentialFailures;
 use crate::listener::callers::credentials::Credentials;
 use crate::listener::descriptors::DescriptorRoom;
@@ -45,6 +45,8 @@ pub(crate) struct GatewayListeners {
     pub(super) credentials: Arc<ArcSwap<Credentials>>,
     pub(super) failures: Arc<ArcSwap<CredentialFailures>>,
     pub(super) fronts: Mutex<Vec<Arc<ListenerState>>>,
+    /// The listener for other replicas, in a cluster.
+    pub(super) peers: OnceLock<Arc<ListenerState>>,
     /// Certificates of the listeners; `None` if they speak plain HTTP until the next start.
     pub(super) certificates: Option<Arc<ServedCertificates>>,
     /// Address of the metrics listener, and the pages that it serves.
@@ -61,6 +63,11 @@ impl super::gateway::RunningGateway {
         Arc::clone(&self.doors.get().unwrap().fronts.lock()[0])
     }
 
+    /// Returns the listener for other replicas, in a cluster.
+    pub(crate) fn peers_front(&self) -> Option<Arc<ListenerState>> {
+        self.doors.get()?.peers.get().map(Arc::clone)
+    }
+
     /// Returns the metrics listener's address and pages.
     pub(crate) fn pages(&self) -> Option<(SocketAddr, Arc<PageServer>)> {
         self.doors.get()?.pages.get().cloned()
@@ -70,6 +77,7 @@ impl super::gateway::RunningGateway {
 /// Divides the process's file descriptors among listeners, upstreams and the fixed needs of
 /// console, metrics and admin socket.
 pub(super) fn room(config: &Config, listeners: usize) -> DescriptorRoom {
-    let fixed = console::DESCRIPTORS + pages::CONNECTIONS.descriptors() + access::DESCRIPTORS;
+    let peers = if config.cluster.is_some() { cluster::DESCRIPTORS } else { 0 };
+    let fixed = console::DESCRIPTORS + pages::CONNECTIONS.descriptors() + access::DESCRIPTORS + peers;
     DescriptorRoom::make(&config.server.limits, listeners, config.upstreams.len(), fixed)
 }

@@ -21,6 +21,7 @@ use crate::config::{Config, FileFingerprint, LoadedConfig};
 use crate::console::{self, ConsoleSite};
 use crate::daemon::access::SocketUserTable;
 use crate::daemon::client_access::session_limits;
+use crate::daemon::cluster;
 use crate::daemon::doors::{GatewayAddresses, GatewayListeners};
 use crate::daemon::own_places::find_protected_folders;
 use crate::daemon::succession::{HandoverState, PriorDaemon};
@@ -45,8 +46,8 @@ use crate::store::approvals::Approvals;
 use crate::store::audit::{self, AuditLog, action::WrongAttempts};
 use crate::store::directory::StateDir;
 use crate::store::leases::Leases;
-use crate::store::logins::{LoginKey, Logins};
-use crate::store::pins::{PinNews, PinRegistry};
+use crate::store::logins::Logins;
+use crate::store::pins::PinRegistry;
 use crate::store::recent::RecentDecisions;
 use crate::store::restored::RestoreReview;
 use crate::store::sessions::SessionStore;
@@ -63,10 +64,13 @@ pub(crate) use crate::store::audit::{MAIN, new_chain_name};
 
 mod changes;
 mod end;
+mod records;
 mod reload;
 mod start_error;
 
 pub(crate) use self::start_error::{GatewayStartError, bind_error_advice, describe_bind_error};
+
+use self::records::{adopt_old_records, record_pin_changes};
 
 /// Distance ahead of the clock beyond which the latest time in the store is reported as wrong.
 const FAR_AHEAD: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -250,6 +254,7 @@ impl RunningGateway {
         };
         let keys =
             Keys::open(db.as_ref())?.ok_or_else(|| GatewayStartError::Config("no key could be made".to_owned()))?;
+        let cluster = cluster::member(&config, db.as_ref().filter(|_| is_daemon), &keys.run)?;
         let kept_sessions = db.clone().map(SessionStore::open).transpose()?.flatten();
         let token_store = db.clone();
         let sign_ins = db.clone().map(|db| SignIns::new(db, console::MAX_SESSIONS));
@@ -265,7 +270,7 @@ impl RunningGateway {
         approvals.set_places(find_protected_folders(source.path.as_deref(), &source.files.lock(), state));
         let supervised = supervisor::start(config, parts).map_err(GatewayStartError::Config)?;
         if let Some(review) = restore_review.clone().filter(|_| is_daemon) {
-            supervised.tasks.spawn("restored", review.record(audit.clone()));
+            supervised.tasks.spawn("restored", review.run(audit.clone(), supervised.stop.clone()));
         }
         supervised.tasks.spawn("approvals", approvals.clone().run(supervised.stop.clone()));
         let approvals = Arc::new(approvals);
@@ -290,6 +295,7 @@ impl RunningGateway {
             draining,
             giving_up,
             keys,
+            cluster,
             max_result_bytes: AtomicUsize::new(limits.result_bytes),
             budget: Arc::clone(&budget),
             admission: RequestAdmission::new(&limits),
@@ -318,7 +324,13 @@ impl RunningGateway {
             notices,
             review: restore_review.clone(),
         };
-        let sessions = Arc::new(ClientSessions::new(session_limits, budget, Some(approvals), kept_sessions));
+        let sessions = Arc::new(ClientSessions::new(
+            session_limits,
+            budget,
+            Some(approvals),
+            kept_sessions,
+            Arc::clone(&service.keys.run),
+        ));
         let client_tokens = token_store.map(|db| LiveTokens::new(db, &service, &sessions, supervised.orders.clone()));
         Ok(Self {
             operator: OperatorService::new(Arc::new(desk), service.audit.clone()),
@@ -366,38 +378,6 @@ impl RunningGateway {
             max_uris: limits.uris_per_stream,
         }
     }
-}
-
-/// Assigns stored catalogs and logins of older versions, which were kept per launch, to the one
-/// upstream that has the launch. A failure is logged, and the next start tries again.
-fn adopt_old_records(config: &Config, store: Option<&StateDir>, logins: Option<&Logins>) {
-    let all = || config.upstreams.iter().chain(&config.disabled);
-    if let Some(store) = store {
-        store.adopt_catalogs(all());
-    }
-    if let Some(Err(error)) = logins.map(|logins| logins.adopt(all().map(LoginKey::of).collect())) {
-        tracing::warn!(error = %error, "logins of an older version are not taken over; log in again, or restart headend");
-    }
-}
-
-/// Records changes of pins; ends approvals and grants for digests that are no longer pinned.
-fn record_pin_changes(news: &PinNews, approvals: &Approvals, audit: &AuditLog) {
-    for entry in news.entries() {
-        // Not awaited: the store keeps the pins themselves, and no call waits for this record.
-        if entry.by.is_some() {
-            audit.record_done(entry);
-        } else {
-            drop(audit.record(entry, false));
-        }
-    }
-    let over = news.over();
-    if over.is_empty() {
-        return;
-    }
-    approvals.invalidate(|asked| {
-        let is_over = over.contains(&(true, asked.launch)) || over.contains(&(false, asked.definition));
-        *asked.upstream == *news.upstream.as_str() && is_over
-    });
 }
 
 #[cfg(test)]

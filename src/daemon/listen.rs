@@ -86,6 +86,10 @@ impl RunningGateway {
             let tls = certificates.map(|certificates| ServerTls::new(Arc::clone(certificates), protocols));
             tls.transpose().map_err(GatewayStartError::Config)
         };
+        if let Some(settings) = &config.cluster {
+            // Boxed: the start has many steps, and this one is rare.
+            Box::pin(self.join_cluster(settings, doors, &limits)).await?;
+        }
         let tls_of_endpoints = tls(&[H2, HTTP1])?;
         let scheme = if tls_of_endpoints.is_some() { "https" } else { "http" };
         for (listener, local) in listeners {
@@ -106,6 +110,8 @@ impl RunningGateway {
                 failures: Arc::clone(&doors.failures),
                 strangers: LogTally::default(),
                 tls: tls_of_endpoints.clone(),
+                tasks: self.service.tasks.clone(),
+                is_for_peers: false,
                 successor: Arc::clone(&self.handover.late),
             });
             doors.fronts.lock().push(Arc::clone(&front));
@@ -290,4 +296,15 @@ fn readiness(conditions: &[GatewayFault]) -> (http::StatusCode, String) {
     let lines: String =
         conditions.iter().map(|GatewayFault { reason, text, .. }| format!("{reason}: {text}\n")).collect();
     (status, format!("{word}\n{lines}"))
+}
+
+/// Binds a listener; returns it with its actual address. `key` names the setting in the error.
+pub(super) async fn bind(
+    key: &'static str,
+    address: SocketAddr,
+) -> Result<(TcpListener, SocketAddr), GatewayStartError> {
+    let failed = |source| GatewayStartError::Listen { key, address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let local = listener.local_addr().map_err(failed)?;
+    Ok((listener, local))
 }

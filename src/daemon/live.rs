@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use crate::config::{ClientAuth, Config};
 use crate::daemon::access::SocketUsers;
 use crate::daemon::client_access::{end_access, session_limits};
+use crate::daemon::cluster::settings_for_peers;
 use crate::daemon::doors::{GatewayListeners, room};
 use crate::daemon::gateway::{GatewayStartError, RunningGateway};
 use crate::daemon::listen::{metrics_credentials, pages_guard};
@@ -60,6 +61,7 @@ impl RunningGateway {
             credentials: Arc::new(ArcSwap::from_pointee(credentials)),
             failures,
             fronts: Mutex::default(),
+            peers: OnceLock::new(),
             certificates,
             pages: OnceLock::new(),
             own_token,
@@ -200,6 +202,9 @@ impl RunningGateway {
         let limits = room(config, fronts.len()).fit(&new.limits);
         for front in fronts.iter() {
             front.set_terms(ListenerSettings::new(front.local, new, limits.clone(), front.tls.is_some()));
+        }
+        if let (Some(peers), Some(cluster)) = (doors.peers.get(), &self.service.cluster) {
+            peers.set_terms(settings_for_peers(new, peers.local, cluster.bound_to(peers.local.port()), &limits));
         }
     }
 }

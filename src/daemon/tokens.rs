@@ -18,6 +18,7 @@ use crate::listener::callers::stored_tokens::StoredTokens;
 use crate::operator::OperatorRefusal;
 use crate::serve::sessions::ClientSessions;
 use crate::store::db::{ClientToken, Db, DbError};
+use crate::store::port::wait_for_change;
 
 /// Time between two looks at the store, which another process may have changed.
 const LOOK: Duration = Duration::from_secs(1);
@@ -119,7 +120,13 @@ impl LiveTokens {
     /// Follows the store until `stop` fires, and writes the last uses of tokens.
     pub(super) async fn follow(self, stop: CancellationToken) {
         let mut has_failed = false;
-        while tokio::time::timeout(LOOK, stop.cancelled()).await.is_err() {
+        let mut changes = Some(self.db.health().changes());
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                () = wait_for_change(&mut changes) => {}
+                () = stop.cancelled() => break,
+            }
             self.keep_uses().await;
             let failed = self.refresh().await.err();
             if let Some(error) = failed.as_ref().filter(|_| !has_failed) {

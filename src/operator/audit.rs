@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::OperatorRefusal;
-use crate::config;
+use crate::config::{self, ClusterSettings};
 use crate::policy::records::chain::{AuditLine, LogSettings};
 use crate::policy::{Digest, RecordRemoval};
 use crate::store::audit::past::{FoundLine, LogReading, ReadingStart};
@@ -24,6 +24,8 @@ pub(crate) struct AuditLog {
     folder: LogFolder,
     /// The state directory; `None` for a copy of the log.
     state: Option<PathBuf>,
+    /// The cluster whose store is used in place of the directory's database.
+    cluster: Option<ClusterSettings>,
 }
 
 /// Records that a log must contain, known from the store or from the command line.
@@ -63,12 +65,17 @@ pub(crate) struct PeriodSummary {
 impl AuditLog {
     /// Names the log of a state directory. Nothing is opened, and the directory may be missing.
     pub(crate) fn new(state: PathBuf, settings: &config::AuditSettings) -> Self {
-        Self { folder: LogFolder::at(state.join(&settings.path)), state: Some(state) }
+        Self { folder: LogFolder::at(state.join(&settings.path)), state: Some(state), cluster: None }
+    }
+
+    /// Uses the store of a cluster, if there is one, in place of the directory's database.
+    pub(crate) fn in_cluster(self, cluster: Option<ClusterSettings>) -> Self {
+        Self { cluster, ..self }
     }
 
     /// Names a copy of a log, which has no store beside it.
     pub(crate) fn of_copy(folder: PathBuf) -> Self {
-        Self { folder: LogFolder::at(folder), state: None }
+        Self { folder: LogFolder::at(folder), state: None, cluster: None }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -85,7 +92,7 @@ impl AuditLog {
         let anchors: Result<Vec<KnownRecord>, String> = written.iter().map(|text| text.parse()).collect();
         let mut anchors = anchors.map_err(|why| OperatorRefusal::Params(format!("--head: {why}")))?;
         let Some(state) = &self.state else { return Ok(KnownRecords { anchors, form: None }) };
-        let (kept, form) = read_heads_in(state).map_err(OperatorRefusal::unusable)?;
+        let (kept, form) = read_heads_in(state, self.cluster.as_ref()).map_err(OperatorRefusal::unusable)?;
         anchors.extend(kept.into_iter().map(KnownRecord::from));
         Ok(KnownRecords { anchors, form })
     }

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::upstreams::{UpstreamView, all};
 use crate::base::clock;
+use crate::cluster::membership::Cluster;
+use crate::cluster::row::Replica;
 use crate::gateway::condition::{GatewayFault, conditions};
 use crate::gateway::service::Service;
 use crate::policy::consent::ApprovalView;
@@ -41,6 +43,9 @@ pub(crate) struct StatusView {
     pub(crate) other_gateways: Vec<OtherGateway>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) store: Option<StoreView>,
+    /// The replicas of the cluster, this one included; empty without a cluster.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) replicas: Vec<ReplicaView>,
     pub(crate) upstreams: Vec<UpstreamView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) approvals: Option<OpenApprovalsView>,
@@ -71,6 +76,25 @@ pub(crate) struct ConnectedClientView {
     pub(crate) name: String,
     pub(crate) caller: String,
     pub(crate) connections: usize,
+}
+
+/// A replica of the cluster, as the last reading of the directory has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct ReplicaView {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    /// Time since its start.
+    pub(crate) uptime_seconds: u64,
+    /// Time since its last heartbeat.
+    pub(crate) heartbeat_seconds: u64,
+    pub(crate) in_flight: u64,
+    /// True for the replica that answers.
+    pub(crate) own: bool,
+    /// What it has otherwise than the replica that answers: `policy`, `upstreams`, `version`; `name`
+    /// if two have one name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) differs: Vec<String>,
 }
 
 /// A review that is due after a restore.
@@ -116,6 +140,7 @@ impl StatusView {
             degraded: conditions(service),
             host_command: service.host_command.get().map(|command| command.line()),
             store: service.approvals.store_health().map(|store| StoreView::from(&**store)),
+            replicas: service.cluster.as_ref().map(|cluster| ReplicaView::all(cluster)).unwrap_or_default(),
             upstreams,
             ..Self::default()
         }
@@ -134,6 +159,37 @@ impl StatusView {
         };
         self.clients = listed.map(client).collect();
         self.clients_not_shown = (more > 0).then_some(more);
+    }
+}
+
+impl ReplicaView {
+    /// Describes all replicas, sorted by name.
+    fn all(cluster: &Cluster) -> Vec<Self> {
+        let (reading, now) = (cluster.reading(), clock::now());
+        let Some(own) = reading.replicas.iter().find(|replica| Some(replica.run) == cluster.run()) else {
+            return Vec::new();
+        };
+        let view = |replica: &Replica| {
+            let (theirs, ours, is_own) = (&replica.facts, &own.facts, replica.run == own.run);
+            let differs = [
+                ("policy", theirs.policy != ours.policy),
+                ("upstreams", theirs.upstreams != ours.upstreams),
+                ("version", theirs.version != ours.version),
+                ("name", !is_own && theirs.name == ours.name),
+            ];
+            Self {
+                name: theirs.name.clone(),
+                version: theirs.version.clone(),
+                uptime_seconds: clock::unix_seconds().saturating_sub(theirs.started),
+                heartbeat_seconds: replica.age(now).as_secs(),
+                in_flight: theirs.load,
+                own: is_own,
+                differs: differs.iter().filter(|(_, is_on)| *is_on).map(|(what, _)| (*what).to_owned()).collect(),
+            }
+        };
+        let mut views: Vec<_> = reading.replicas.iter().map(view).collect();
+        views.sort_by(|a, b| a.name.cmp(&b.name));
+        views
     }
 }
 

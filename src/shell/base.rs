@@ -6,6 +6,7 @@ pub(crate) mod aside;
 pub mod budget;
 pub mod callers;
 pub mod clock;
+pub mod current_run;
 pub(crate) mod descriptors;
 pub mod fair_slots;
 pub mod local_time;

@@ -1,8 +1,8 @@
 //! The gateway itself: the layers that use a runtime, sockets, processes and files, up to the
 //! endpoints that clients connect to.
 //!
-//! In reading order: [`telemetry`], [`base`], [`store`], [`upstream`], [`gateway`], [`listener`],
-//! [`serve`]; each layer may use those before it. They are a crate of their own, so that a change
+//! In reading order: [`telemetry`], [`base`], [`store`], [`cluster`], [`upstream`], [`gateway`],
+//! [`listener`], [`serve`]; each layer may use those before it. They are a crate of their own, so that a change
 //! of a command or of a console page does not compile them again.
 
 #![allow(
@@ -20,6 +20,7 @@ use headend_config as config;
 use headend_core::{catalog, engine, identity, login, mcp, policy, wire};
 
 pub mod base;
+pub mod cluster;
 pub mod gateway;
 pub mod listener;
 pub mod serve;

@@ -16,6 +16,8 @@ pub(crate) mod listening;
 pub(crate) mod modern;
 pub(crate) mod open_request;
 pub mod pages;
+mod passed;
+mod passing;
 pub(crate) mod replay;
 mod request_body;
 pub(crate) mod session_stream;

@@ -3,3 +3,4 @@
 
 pub mod net;
 pub mod program;
+pub mod replicas;

@@ -309,6 +309,16 @@ fn admit(daemon: &Arc<Daemon>, console: Option<SocketAddr>) {
             serve_connection(&front, stream, peer, guest, &stop);
         }
     });
+    if let Some(front) = daemon.peers_front() {
+        let stop = front.service.giving_up.clone();
+        let mut listener = Listener::bind(front.local.port());
+        daemon.supervised.tasks.spawn("stage peers", async move {
+            while let Some((stream, _)) = stop.run_until_cancelled(listener.accept()).await {
+                let guest = front.lobby.let_in(Network::from(peer.ip())).await;
+                serve_connection(&front, stream, peer, guest, &stop);
+            }
+        });
+    }
     if let Some(local) = console {
         let (console, stop) = (Arc::clone(daemon.console.get().unwrap()), daemon.service.draining.clone());
         let lobby = Lobby::new("console", console::ANONYMOUS, Some(daemon.service.metrics.clone()));

@@ -29,6 +29,7 @@ const LAYERS: &[(&str, May)] = &[
     ("telemetry", May::AllBut(&["config"])),
     ("base", May::AllBut(&["config", "telemetry"])),
     ("store", May::AllBut(&[])),
+    ("cluster", May::AllBut(&[])),
     ("upstream", May::AllBut(&[])),
     ("gateway", May::AllBut(&[])),
     ("listener", May::AllBut(&[])),
@@ -56,7 +57,7 @@ fn may_name(layer: &str, other: &str) -> bool {
 const CORE: &[&str] = &["wire", "mcp", "catalog", "policy", "engine", "identity", "login"];
 /// The layers of the crate in `src/shell`. The configuration is a crate of its own; all other
 /// layers are in the crate in `src`.
-const GATEWAY: &[&str] = &["telemetry", "base", "store", "upstream", "gateway", "listener", "serve"];
+const GATEWAY: &[&str] = &["telemetry", "base", "store", "cluster", "upstream", "gateway", "listener", "serve"];
 /// Text that the core must not contain outside its tests. Its manifest keeps other libraries out,
 /// but not the standard one.
 const IMPURE: &[&str] = &["async fn", ".await", "::now()", "std::env", "std::fs", "std::net", "std::process"];
@@ -269,23 +270,29 @@ fn revisions_are_told_apart_in_their_table_alone() {
     assert!(naming.is_empty(), "ask for a feature or an era, see src/core/mcp/version.rs: {naming:?}");
 }
 
+/// The engines of the store, each with its library.
+const ENGINES: &[(&str, &str)] = &[("sqlite", "rusqlite"), ("postgres", "tokio_postgres")];
+
 #[test]
-fn the_database_is_named_below_its_own_module_alone() {
+fn a_database_is_named_below_its_own_module_alone() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let own = root.join("shell/store/sqlite");
-    let is_other = |file: &PathBuf| !file.starts_with(&own) && *file != own.with_extension("rs");
     let opener = root.join("shell/store/db.rs");
-    let names = |file: &PathBuf| {
-        let text = fs::read_to_string(file).unwrap();
-        text.contains("rusqlite") || (text.contains("sqlite::") && *file != opener)
-    };
-    let naming: Vec<PathBuf> = rust_files(&root).into_iter().filter(|file| is_other(file) && names(file)).collect();
-    assert!(naming.is_empty(), "write an operation in src/shell/store/port: {naming:?}");
-    let head = fs::read_to_string(own.with_extension("rs")).unwrap();
-    let is_out = |line: &&str| {
-        line.trim_start().starts_with("pub") && ["rusqlite", "Connection"].iter().any(|word| line.contains(word))
-    };
-    assert_eq!(head.lines().find(is_out), None, "the engine hands out requests and answers alone");
+    for (engine, library) in ENGINES {
+        let own = root.join("shell/store").join(engine);
+        let is_other = |file: &PathBuf| !file.starts_with(&own) && *file != own.with_extension("rs");
+        let module = format!("store::{engine}::");
+        let names = |file: &PathBuf| {
+            let text = fs::read_to_string(file).unwrap();
+            text.contains(library) || (text.contains(&module) && *file != opener)
+        };
+        let naming: Vec<PathBuf> = rust_files(&root).into_iter().filter(|file| is_other(file) && names(file)).collect();
+        assert!(naming.is_empty(), "write an operation in src/shell/store/port: {naming:?}");
+        let head = fs::read_to_string(own.with_extension("rs")).unwrap();
+        let is_out = |line: &&str| {
+            line.trim_start().starts_with("pub") && [library, "Connection"].iter().any(|word| line.contains(word))
+        };
+        assert_eq!(head.lines().find(is_out), None, "the engine hands out requests and answers alone");
+    }
 }
 
 /// Modules of the store below its rooms, each with the others of the store that it may import.
@@ -293,6 +300,7 @@ const BELOW_ROOMS: &[(&str, &[&str])] = &[
     ("store::pin_record", &[]),
     ("store::port", &["store::pin_record"]),
     ("store::sqlite", &["store::pin_record", "store::port", "store::seal"]),
+    ("store::postgres", &["store::pin_record", "store::port", "store::seal"]),
 ];
 
 #[test]

@@ -4,6 +4,7 @@ mod apps;
 mod apps_everywhere;
 mod calls;
 mod clients;
+mod cluster;
 mod console;
 mod first;
 mod health;

@@ -202,7 +202,8 @@ pub(in crate::cli) fn audit(common: &CommonOptions) -> config::AuditSettings {
 pub(in crate::cli) fn open_store(config: &Config) -> Result<StateDir, CommandFailure> {
     let dir = config::state_dir(&environment)
         .ok_or_else(|| CommandFailure::new(CONFIG, "no state directory: set $XDG_STATE_HOME or $HOME"))?;
-    alone::open_state(dir, config.secrets.clone(), true).map_err(CommandFailure::from)
+    let store = alone::open_state(dir, config.secrets.clone(), true).map_err(CommandFailure::from)?;
+    Ok(store.in_cluster(config.cluster.clone()))
 }
 
 /// Opens the state directory if it exists, for commands without a daemon. Creates no key, since the
@@ -212,8 +213,9 @@ pub(in crate::cli) fn open_store(config: &Config) -> Result<StateDir, CommandFai
 /// 75 if other users can write to it.
 pub(in crate::cli) fn open_existing_store(common: &CommonOptions) -> Result<Option<StateDir>, CommandFailure> {
     let Some(dir) = config::state_dir(&environment).filter(|dir| dir.is_dir()) else { return Ok(None) };
-    let keys = load_quietly(common).map(|config| config.secrets).unwrap_or_default();
-    alone::open_state(dir, keys, false).map(Some).map_err(CommandFailure::from)
+    let (keys, cluster) = load_quietly(common).map(|config| (config.secrets, config.cluster)).unwrap_or_default();
+    let store = alone::open_state(dir, keys, false).map_err(CommandFailure::from)?;
+    Ok(Some(store.in_cluster(cluster)))
 }
 
 /// Returns the command by which hosts reach a daemon that is started with this command line and

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::exit::{CONFIG, SOFTWARE, TEMPFAIL};
+use crate::cli::exit::{CONFIG, SOFTWARE, TEMPFAIL, UNAVAILABLE};
 use crate::cli::reach::source::{self, CommandConfig};
 use crate::cli::words::options::CommonOptions;
 use crate::cli::words::output::CommandFailure;
@@ -116,11 +116,12 @@ fn fired() -> CancellationToken {
     token
 }
 
-/// Maps the error to an exit code: 78 for a wrong configuration, 75 for a directory or address that
-/// may be usable at a later start, 70 for a defect.
+/// Maps the error to an exit code: 78 for a wrong configuration, 69 for a cluster's store that stays
+/// away, 75 for a directory or address that may be usable at a later start, 70 for a defect.
 pub(in crate::cli) fn start_failure(error: GatewayStartError) -> CommandFailure {
     let code = match error {
         GatewayStartError::Config(_) => CONFIG,
+        GatewayStartError::State(ref error) if error.is_away() => UNAVAILABLE,
         GatewayStartError::Listen { .. }
         | GatewayStartError::Token { .. }
         | GatewayStartError::Audit(_)

@@ -8,7 +8,7 @@ use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::exit::{OK, SOFTWARE, TEMPFAIL, USAGE};
+use crate::cli::exit::{CONFIG, OK, SOFTWARE, TEMPFAIL, USAGE};
 use crate::cli::reach::source;
 use crate::cli::reach::source::CommandConfig;
 use crate::cli::service::bound::{BoundDaemon, hold};
@@ -125,6 +125,12 @@ async fn serve(
     let server = &loaded.config.server;
     let wants_token =
         matches!(server.auth, ClientAuth::Token { .. }) && server.jwt.as_ref().is_none_or(|jwt| jwt.with_tokens);
+    if args.take_over && loaded.config.cluster.is_some() {
+        return Err(CommandFailure::new(
+            CONFIG,
+            "--take-over is not for replicas of a [cluster]; restart one replica after the other without it",
+        ));
+    }
     let store = source::open_store(&loaded.config)?;
     let predecessor = if args.take_over { take_over::find(common, &loaded.config, &store)? } else { None };
     let (gateway, addresses) = if let Some(daemon) = predecessor {
@@ -192,7 +198,11 @@ pub(crate) async fn open_on_stage(
     let told = |failure: CommandFailure| (failure.code, failure.text);
     let loaded = source::load(&common, &[]).map_err(told)?;
     warn(&loaded, false);
-    let store = source::open_store(&loaded.config).map_err(told)?;
+    let mut store = source::open_store(&loaded.config).map_err(told)?;
+    if headend_shell::stage::replicas::installed().is_some() {
+        // The replicas of a stage share the directory of replicas alone.
+        store = store.in_cluster(None);
+    }
     Box::pin(open(&common, loaded, store, &mut InheritedSockets::default())).await.map_err(told)
 }
 

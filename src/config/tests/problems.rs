@@ -674,6 +674,11 @@ fn what_is_risky_but_possible_is_warned_of() {
             "[upstreams.x]\ncommand=[\"/x\"]\nenv={API_KEY=\"abc\"}\n",
             "x.env.API_KEY: a secret in the file itself",
         ),
+        (
+            "a literal password",
+            "[secrets]\nkey={file=\"/a/file/with/a/name/that/is/long/enough\"}\n[cluster]\nname=\"a\"\nstore=\"postgres://u:p@h/d\"\n",
+            "cluster.store: a secret in the file itself",
+        ),
         ("a literal key", "[secrets]\nkey=\"0123456789abcdef0123456789abcdef\"\n", "a secret in the file itself"),
         (
             "a secret in the URL",

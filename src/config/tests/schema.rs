@@ -118,9 +118,9 @@ prompts = { allow = ["a__*"], deny = ["b__x"] }
 resources = { allow = ["a+*"], deny = ["b+x"] }
 "#;
 
-/// Further values of keys that a text can set only once: the key of the store, and the receiver of
-/// notices.
-const KEYS: [&str; 11] = [
+/// Further values of keys that a text can set only once: the key of the store, the store of a
+/// cluster, and the receiver of notices.
+const KEYS: [&str; 15] = [
     "[metrics]\ntoken = { env = \"M_0123456789abcdef\", prefix = \"\" }",
     "[metrics]\ntoken = { credential = \"m_0123456789abcdef\" }",
     "[secrets]\nkey = \"0123456789abcdef0123456789abcdef\"",
@@ -129,6 +129,10 @@ const KEYS: [&str; 11] = [
     "[secrets]\nprevious-key = \"0123456789abcdef0123456789abcdef\"",
     "[secrets]\nprevious-key = { env = \"K_0123456789abcdef0123456789\", prefix = \"\" }",
     "[secrets]\nprevious-key = { file = \"/a/file/with/a/name/that/is/long/enough\" }",
+    "[secrets]\nkey = \"0123456789abcdef0123456789abcdef\"\n[cluster]\nname = \"a\"\nstore = \"postgres://headend@localhost/headend\"",
+    "[secrets]\nkey = \"0123456789abcdef0123456789abcdef\"\n[cluster]\nname = \"a\"\nstore = { env = \"STORE\", prefix = \"postgres://a\" }",
+    "[secrets]\nkey = \"0123456789abcdef0123456789abcdef\"\n[cluster]\nname = \"a\"\nstore = { file = \"/a/file\", prefix = \"postgres://a\" }",
+    "[secrets]\nkey = \"0123456789abcdef0123456789abcdef\"\n[cluster]\nname = \"a\"\nstore = { credential = \"store\", prefix = \"postgres://a\" }",
     "[policy.consent]\nnotify = [\"/bin/tell\"]",
     "[policy.consent]\nnotify = { file = \"/b\", prefix = \"https://a.example\" }",
     "[policy.consent]\nnotify = { credential = \"c\", prefix = \"https://a.example\" }",
@@ -294,7 +298,7 @@ fn the_table_of_settings_has_every_key() {
         .flat_map(|table| keys(table))
         .collect();
     taught.retain(|key| key != "server.limits");
-    taught.push("policy.consent".to_owned());
+    taught.extend(["policy.consent", "cluster"].map(str::to_owned));
     let mut settings: Vec<&str> = SETTINGS.iter().map(|setting| setting.key).collect();
     taught.sort_unstable();
     settings.sort_unstable();

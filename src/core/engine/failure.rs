@@ -25,9 +25,11 @@ use crate::wire::message;
 /// none of these: an agent with a shell can run a command that it is shown.
 ///
 /// `unrecorded` means that the audit log takes no records, or that the use of a once-grant could
-/// not be stored. `gone` means that a list of this client has shown the tool, and that it is no
+/// not be stored. `store_unavailable` means the same of a cluster's store that does not answer, and
+/// that a stored grant cannot be confirmed. `gone` means that a list of this client has shown the tool, and that it is no
 /// longer offered. `daemon_away` means that `headend stdio` stands in for a daemon that does not
-/// answer. An upstream's HTTP status never becomes ours: HTTP 429 and 503 speak of the transport
+/// answer. `replica_lost` means that the replica of a cluster which held the call is gone. An
+/// upstream's HTTP status never becomes ours: HTTP 429 and 503 speak of the transport
 /// alone. These words are reserved for the gateway, see [`crate::mcp::voice`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallFailure {
@@ -75,9 +77,13 @@ pub enum FailureReason {
     NeedsLogin,
     /// The audit log cannot be written, or the use of a grant cannot be stored.
     Unrecorded,
+    /// The store of the cluster does not answer.
+    StoreUnavailable,
     ShuttingDown,
     /// The daemon does not answer, and this process only stands in for it.
     DaemonAway,
+    /// The replica that held the call is gone.
+    ReplicaLost,
 }
 
 /// Whether the upstream executed the call.
@@ -94,6 +100,13 @@ impl CallFailure {
     /// Returns the failure of a call whose upstream is not running.
     pub fn down() -> Self {
         Self::new(FailureReason::UpstreamDown, ExecutionDoubt::No, "The server behind this item is not running.")
+    }
+
+    /// Returns the failure of a call that was parked or in flight at a replica of the cluster which is
+    /// gone. It is never started again.
+    pub fn replica_lost() -> Self {
+        let text = "The replica of the gateway that held this call is gone.";
+        Self::new(FailureReason::ReplicaLost, ExecutionDoubt::Unknown, text)
     }
 
     /// Returns the failure for an answer over a bound of its size, its depth or its number of
@@ -203,8 +216,10 @@ impl CallFailure {
             | FailureReason::Busy
             | FailureReason::NeedsLogin
             | FailureReason::Unrecorded
+            | FailureReason::StoreUnavailable
             | FailureReason::ShuttingDown
-            | FailureReason::DaemonAway => code::INTERNAL,
+            | FailureReason::DaemonAway
+            | FailureReason::ReplicaLost => code::INTERNAL,
         };
         let data = RawJson::trusted(self.facts(call));
         message::error_object(code, &self.sentence(), Some(&data))

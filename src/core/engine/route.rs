@@ -75,6 +75,8 @@ pub enum RouteError {
     State,
     #[error("The page that the server asked for was not opened, so the call was not made.")]
     PageDeclined,
+    #[error("The replica that held the call is gone.")]
+    ReplicaLost,
     #[error(transparent)]
     Meta(#[from] MetaError),
 }

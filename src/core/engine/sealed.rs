@@ -18,6 +18,12 @@ pub mod task_id;
 
 pub mod session_id;
 
+pub mod run_id;
+
+pub mod peer;
+
+pub mod replay_window;
+
 /// Length of the nonce that a sealed text begins with, in bytes.
 pub(super) const NONCE_BYTES: usize = 12;
 

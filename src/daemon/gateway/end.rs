@@ -29,6 +29,9 @@ impl RunningGateway {
             }
             () = hurry.cancelled() => {}
         }
+        if let Some(cluster) = &self.service.cluster {
+            cluster.leave().await;
+        }
         self.service.giving_up.cancel();
         self.service.tasks.stop();
         // Bounded: a client that does not read its answer in time loses it.

@@ -17,6 +17,7 @@ use crate::daemon::inherited::InheritedListener;
 use crate::daemon::systemd;
 use crate::policy::AuditEntry;
 use crate::policy::consent::PassedApproval;
+use crate::store::directory::StateDir;
 use crate::upstream::session::handle::UpstreamHandle;
 
 /// Longest time that the new process may take for each step before it serves.
@@ -45,6 +46,9 @@ pub(in crate::daemon) async fn give(gateway: &Arc<RunningGateway>, stream: UnixS
     };
     if gateway.service.draining.is_cancelled() {
         return channel.send(&refuse("the daemon is ending; try again"), &[]).await;
+    }
+    if gateway.store.as_ref().is_some_and(StateDir::is_in_cluster) {
+        return channel.send(&refuse("a replica of a [cluster] is not handed over"), &[]).await;
     }
     if let Err(error) = pass_files(gateway, &channel).await {
         return channel.send(&refuse(&format!("the daemon cannot be taken over: {error}")), &[]).await;

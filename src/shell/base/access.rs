@@ -165,6 +165,11 @@ impl Access {
         &self.rights
     }
 
+    /// Returns the time since 1970 when the credential expires; `None` for credentials that do not.
+    pub const fn expires(&self) -> Option<Duration> {
+        self.expires
+    }
+
     /// Ends the access, because the credential is no longer valid.
     pub fn withdraw(&self) {
         self.withdrawn.store(true, Ordering::Release);

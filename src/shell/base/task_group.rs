@@ -5,6 +5,7 @@ use std::future::Future;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::Instrument as _;
 
 /// A set of tasks that end together. Clones share it.
@@ -33,6 +34,11 @@ impl TaskGroup {
         // The caller may have been dropped.
         self.spawn(name, async move { drop(done.send(work.await)) });
         outcome.await.ok()
+    }
+
+    /// Returns a token that counts as a task of the group until it is dropped.
+    pub fn token(&self) -> TaskTrackerToken {
+        self.tracker.token()
     }
 
     /// Number of tasks that run.

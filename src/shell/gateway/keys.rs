@@ -2,7 +2,10 @@
 //! calls, task ids. The key of task ids lives as long as the process. The others are derived from
 //! the store's secret, if there is a store, and survive a restart.
 
+use std::sync::Arc;
+
 use crate::base::clock;
+use crate::base::current_run::CurrentRun;
 use crate::catalog::page::CursorKey;
 use crate::engine::sealed::state::StateKey;
 use crate::engine::sealed::task_id::TaskKey;
@@ -17,6 +20,8 @@ pub struct Keys {
     pub states: StateKey,
     pub task_ids: TaskKey,
     pub used: UsedStates,
+    /// The run that marks states and tasks which are in the memory of this process.
+    pub run: Arc<CurrentRun>,
 }
 
 impl Keys {
@@ -33,6 +38,6 @@ impl Keys {
         let used = UsedStates::open(db.cloned())?;
         let cursors = CursorKey::new(&secrets("cursors 1")?);
         let keys = StateKey::new(&secrets("states 1")?).zip(TaskKey::new(&clock::random()));
-        Ok(keys.map(|(states, task_ids)| Self { cursors, states, task_ids, used }))
+        Ok(keys.map(|(states, task_ids)| Self { cursors, states, task_ids, used, run: Arc::default() }))
     }
 }

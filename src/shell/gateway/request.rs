@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::base::clock;
+use crate::engine::failure::CallFailure;
 use crate::engine::route::{RequestParams, RouteError};
 use crate::gateway::answer::{CallLabels, RequestAnswer, invalid_params, label, method_not_found, refusal_answer};
 use crate::gateway::client::{ClientContext, view_of};
@@ -14,6 +15,7 @@ use crate::mcp::capability::{CurrentCapabilities, discover_result};
 use crate::mcp::extension::{ExtensionSet, TASKS};
 use crate::mcp::log::LogLevel;
 use crate::mcp::method::{ItemList, Method};
+use crate::mcp::version::Revision;
 use crate::wire::code;
 use crate::wire::json::raw::{RawJson, RawObject};
 use crate::wire::message::Request;
@@ -85,6 +87,11 @@ impl Service {
     pub(super) fn labels(&self, method: Method, arrived: Instant) -> CallLabels {
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         CallLabels { method, label: label(method), call, arrived }
+    }
+
+    /// Returns the answer to a request whose call was in the memory of a replica that is gone.
+    pub fn replica_lost(&self, method: Method, revision: Revision) -> RequestAnswer {
+        refusal_answer(&CallFailure::replica_lost(), &self.labels(method, clock::now()), revision)
     }
 
     /// Answers `server/discover`.

@@ -12,6 +12,7 @@ use crate::base::budget::ByteBudget;
 use crate::base::callers::CallerCounts;
 use crate::base::clock;
 use crate::base::task_group::TaskGroup;
+use crate::cluster::membership::Cluster;
 use crate::config::{HostCommand, Limits};
 use crate::gateway::answer::RequestAnswer;
 use crate::gateway::client::admission::{CallPlace, RequestAdmission};
@@ -60,6 +61,8 @@ pub struct Service {
     /// Fires when calls in flight are given up.
     pub giving_up: CancellationToken,
     pub keys: Keys,
+    /// The cluster that this process is a replica of; `None` without one.
+    pub cluster: Option<Arc<Cluster>>,
     pub parks: ParkedCalls,
     /// Approved definitions, launches and apps.
     pub pins: PinRegistry,

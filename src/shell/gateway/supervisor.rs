@@ -32,6 +32,7 @@ use crate::policy::{Limiter, Policy};
 use crate::store::directory::StateDir;
 use crate::store::leases::Leases;
 use crate::store::pins::{LaunchGate, PinRegistry};
+use crate::store::port::wait_for_change;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::actor;
 use crate::upstream::actor::context::{ActorContext, ActorReport};
@@ -261,6 +262,7 @@ impl Supervisor {
         grace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut refresh = tokio::time::interval(REFRESH);
         let (mut news, pins) = (Vec::with_capacity(REPORTS), self.parts.pins.clone());
+        let mut changes = pins.store_changes();
         loop {
             // Not while a snapshot is being made: it writes pins and announces them itself.
             if self.making.is_none() && std::mem::take(&mut self.refresh_due) {
@@ -280,6 +282,7 @@ impl Supervisor {
                 // The only change without a report: a dead upstream's items expire.
                 _ = grace.tick(), if self.managed.values().any(|m| m.down_since.is_some()) => self.publish(false),
                 _ = refresh.tick() => self.refresh_due = true,
+                () = wait_for_change(&mut changes) => self.refresh_due = true,
                 () = pins.app_seen() => self.publish(false),
                 () = self.stop.cancelled() => break,
             }

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt as _};
 use http::header::CONNECTION;
 use http::{HeaderValue, Response};
 use http_body::{Body, Frame, SizeHint};
@@ -65,6 +65,20 @@ impl Body for BusyBody {
 impl ReplyBody {
     pub fn empty() -> Self {
         Self::Whole(None)
+    }
+
+    /// Keeps a value until a stream of events has ended, or any other body has been handed out.
+    pub fn keeping<T: Send + 'static>(self, kept: T) -> Self {
+        match self {
+            Self::Events(stream, event) => {
+                let stream = stream.map(move |event| {
+                    let _kept = &kept;
+                    event
+                });
+                Self::Events(Box::pin(stream), event)
+            }
+            Self::Slices(_) | Self::Whole(_) => self,
+        }
     }
 
     pub fn whole(bytes: impl Into<Bytes>) -> Self {

@@ -141,6 +141,11 @@ impl ServerTls {
         Ok(Self(Arc::new(config)))
     }
 
+    /// Creates the settings of the listener for other replicas.
+    pub fn of_peers(config: ServerConfig) -> Self {
+        Self(Arc::new(config))
+    }
+
     /// Completes the handshake of a connection. Its time limits are those of the stream.
     ///
     /// # Errors

@@ -2,11 +2,9 @@
 //! fail, the first one in this order answers. Checks of the message itself are in
 //! [`crate::engine::client`].
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::stream::FuturesUnordered;
 use http::header::HeaderMap;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method as HttpMethod, Request as HttpRequest, Response, StatusCode};
@@ -15,16 +13,16 @@ use hyper::body::Incoming;
 use crate::base::access::Access;
 use crate::engine::answer::RequestAnswer;
 use crate::engine::client::asked::{CheckedRequest, fits_session, is_modern};
-use crate::engine::client::heard::{ClientBatch, ClientInput, claims_revision};
+use crate::engine::client::heard::{ClientInput, claims_revision};
 use crate::engine::client::{ClientAction, ClientProtocol};
 use crate::engine::route::RequestParams;
+use crate::engine::sealed::run_id::RunId;
 use crate::gateway::client::quota::QuotaKind;
 use crate::gateway::client::{ClientContext, ClientTag};
 use crate::gateway::waiting::client_call::RequestOutcome;
 use crate::listener::body::ReplyBody;
 use crate::listener::callers::credentials::CallerAccess;
 use crate::listener::challenge::NeededScopes;
-use crate::listener::pieces::MessageSlices;
 use crate::listener::reply;
 use crate::mcp::capability::initialize_result;
 use crate::mcp::client_name::ClientName;
@@ -39,12 +37,13 @@ use crate::serve::modern::{self, RequestHeaders};
 use crate::serve::request_body::{accepts, no_message, not_json, read_body};
 use crate::serve::session_stream;
 use crate::serve::sessions::{ClientSession, MissingSession};
-use crate::wire::code;
 use crate::wire::frame::JsonBounds;
 use crate::wire::id::ClientId;
 use crate::wire::json::raw::RawJson;
-use crate::wire::message::{self, Message, Request};
+use crate::wire::message::{Message, Request};
 
+mod batch;
+pub(super) mod cluster;
 mod route;
 mod subscription;
 
@@ -59,12 +58,15 @@ static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 struct AuthenticatedRequest<'a> {
     front: &'a Arc<ListenerState>,
     seat: &'a HttpConnection,
+    head: &'a Parts,
     headers: &'a HeaderMap,
     caller: Caller,
     access: Arc<Access>,
     profile: Option<Arc<str>>,
     /// True if the Accept header allows an event stream.
     accepts_events: bool,
+    /// The run of the replica that has passed the request on.
+    passed_by: Option<RunId>,
 }
 
 /// Answers one HTTP request, to the endpoint or to HTTP+SSE.
@@ -82,20 +84,7 @@ pub(crate) async fn handle(
             reply::closing(reply::retry_later(StatusCode::SERVICE_UNAVAILABLE, 5, "too many connections"))
         }
         Ok(EndpointRoute::Endpoint { profile, caller }) => {
-            let events = accepts(&head.headers, "text/event-stream");
-            let CallerAccess { caller, access } = caller;
-            let headers = &head.headers;
-            let received =
-                AuthenticatedRequest { front, seat, headers, caller, access, profile, accepts_events: events };
-            if head.method != HttpMethod::POST {
-                return received.get_or_delete(&head).await;
-            }
-            let mut response = received.post(&head, body).await;
-            if let Some(scopes) = NeededScopes::take(&mut response) {
-                let credentials = front.credentials.load();
-                scopes.challenge(&mut response, credentials.metadata_address(received.profile.as_deref()));
-            }
-            response
+            AuthenticatedRequest::new(front, seat, &head, profile, caller).respond(body).await
         }
         Ok(EndpointRoute::LegacySse { path, caller }) => {
             legacy_sse::handle(front, path, caller, seat, (&head, body)).await
@@ -103,9 +92,33 @@ pub(crate) async fn handle(
     }
 }
 
-impl AuthenticatedRequest<'_> {
+impl<'a> AuthenticatedRequest<'a> {
+    fn new(
+        front: &'a Arc<ListenerState>,
+        seat: &'a HttpConnection,
+        head: &'a Parts,
+        profile: Option<Arc<str>>,
+        caller: CallerAccess,
+    ) -> Self {
+        let (headers, accepts_events) = (&head.headers, accepts(&head.headers, "text/event-stream"));
+        let CallerAccess { caller, access } = caller;
+        Self { front, seat, head, headers, caller, access, profile, accepts_events, passed_by: None }
+    }
+
+    async fn respond(&self, body: Incoming) -> HttpReply {
+        if self.head.method != HttpMethod::POST {
+            return self.get_or_delete().await;
+        }
+        let mut response = self.post(body).await;
+        if let Some(scopes) = NeededScopes::take(&mut response) {
+            let credentials = self.front.credentials.load();
+            scopes.challenge(&mut response, credentials.metadata_address(self.profile.as_deref()));
+        }
+        response
+    }
+
     /// Checks the headers and the caller's rate, reads the body, and handles the message in it.
-    async fn post(&self, head: &Parts, body: Incoming) -> HttpReply {
+    async fn post(&self, body: Incoming) -> HttpReply {
         if let Some(response) = not_json(self.headers) {
             return response;
         }
@@ -113,33 +126,37 @@ impl AuthenticatedRequest<'_> {
             let text = "Accept must allow application/json or text/event-stream";
             return reply::refusal_and_close(StatusCode::NOT_ACCEPTABLE, text);
         }
-        if let Err(response) = self.front.admit(&self.caller, 1) {
+        if let Err(response) = self.front.admit_request(&self.caller) {
             return *response;
         }
-        match read_body(body, &head.headers, self.front, self.access.caller()).await {
+        match read_body(body, self.headers, self.front, self.access.caller()).await {
             // A body may take its time, and the token may have become invalid meanwhile.
             Ok(_) if self.access.is_withdrawn() => {
                 self.front.credentials.load().unauthorized(self.headers, self.profile.as_deref())
             }
-            Ok(bytes) => self.message(bytes).await,
+            // Boxed: inlined, it would grow the future of every request.
+            Ok(bytes) if self.front.service.cluster.is_some() => self.message_in_cluster(bytes).await,
+            Ok(bytes) => self.message(bytes, None).await,
             Err(response) => *response,
         }
     }
 
-    /// Parses the body as JSON and as JSON-RPC, and handles the message or batch.
-    async fn message(&self, bytes: Bytes) -> HttpReply {
+    /// Parses the body as JSON and as JSON-RPC, and handles the message or batch. `body` is there in a
+    /// cluster.
+    async fn message(&self, bytes: Bytes, body: Option<&Bytes>) -> HttpReply {
         let heard = ClientInput::read(bytes, JsonBounds::CLIENT);
         let requests = heard.requests();
         match heard {
             ClientInput::Batch(batch) => Box::pin(self.batch(batch, requests)).await,
-            ClientInput::Message(Ok(Message::Request(request))) => self.request(request).await,
+            ClientInput::Message(Ok(Message::Request(request))) => self.request(request, body).await,
             ClientInput::Message(Err(unreadable)) => no_message(&unreadable),
             ClientInput::Message(Ok(message)) => self.told(message).await,
         }
     }
 
     /// Determines the era of a request from its body, checks that the headers agree, and serves it.
-    async fn request(&self, request: Request) -> HttpReply {
+    /// `body` is there in a cluster.
+    async fn request(&self, request: Request, body: Option<&Bytes>) -> HttpReply {
         let mut asked = match CheckedRequest::of(&request, Some(&RequestHeaders(self.headers))) {
             Ok(asked) => asked,
             Err(refused) => return reply::answer(request.id.raw(), refused),
@@ -148,7 +165,11 @@ impl AuthenticatedRequest<'_> {
             trace_of(self.headers, &mut params.meta);
         }
         match asked {
-            CheckedRequest::Modern { revision, method, params } => self.modern(request, revision, method, params).await,
+            CheckedRequest::Modern { revision, method, params } => match body {
+                // Boxed: inlined, it would grow the future of every request.
+                Some(body) => Box::pin(self.modern_in_cluster(body, request, revision, method, params)).await,
+                None => self.modern(request, revision, method, params).await,
+            },
             CheckedRequest::Initialize { .. } | CheckedRequest::Legacy(_) => self.legacy(request, asked).await,
         }
     }
@@ -352,86 +373,9 @@ impl AuthenticatedRequest<'_> {
         }
     }
 
-    /// Handles all messages of a batch and responds with their answers, once the last one is there.
-    async fn batch(&self, batch: ClientBatch, requests: usize) -> HttpReply {
-        let session = self.session_of_header(true).await;
-        if let Some(text) = batch.refusal(session.as_ref().ok().map(|session| session.client.revision)) {
-            return reply::refusal(StatusCode::BAD_REQUEST, text);
-        }
-        // The POST has been counted as one request already.
-        let admitted = self.front.admit(&self.caller, requests.saturating_sub(1));
-        let session = match admitted.and(session) {
-            Ok(session) => session,
-            Err(response) => return *response,
-        };
-        self.front.service.settled().await;
-        let client = self.in_session(&session);
-        let (mut answers, mut served, mut told) = (Vec::<MessageSlices>::new(), Vec::new(), Vec::new());
-        for said in batch.into_messages() {
-            let step = session.protocol.lock().heard(said, Some(&RequestHeaders(self.headers)));
-            match step {
-                ClientAction::Serve(one) => {
-                    let entered = SessionRequest::new(&session, &one.request.id, one.ticket);
-                    served.push((one.request, one.params, entered));
-                }
-                ClientAction::Answer(id, answer) => answers.push(MessageSlices::answer(id.raw(), answer)),
-                ClientAction::Complain(error) => answers.push(message::encode_error(None, &error).into()),
-                ClientAction::Nothing
-                | ClientAction::Initialize(..)
-                | ClientAction::Cancel(_)
-                | ClientAction::Initialized
-                | ClientAction::Answered(_) => told.push(step),
-            }
-        }
-        let requests = served.iter().map(|(request, params, _)| (&*request.method, params));
-        if let Some(refused) = self.front.service.refuse_batch(&client, requests).await {
-            return reply::answer(&RawJson::trusted("null"), refused);
-        }
-        told.into_iter().for_each(|step| session.told(step));
-        let mut running: FuturesUnordered<_> = served
-            .into_iter()
-            .map(|(request, params, entered)| self.one_of_batch(&client, request, params, entered))
-            .collect();
-        while let Some(answer) = futures_util::StreamExt::next(&mut running).await {
-            answers.extend(answer);
-        }
-        if answers.is_empty() {
-            return reply::accepted();
-        }
-        let mut body = VecDeque::new();
-        for answer in answers {
-            body.push_back(Bytes::from_static(if body.is_empty() { b"[" } else { b"," }));
-            body.extend(answer.slices());
-        }
-        body.push_back(Bytes::from_static(b"]"));
-        reply::slices(StatusCode::OK, body)
-    }
-
-    /// Answers one request of a batch; `None` if the client cancelled it.
-    async fn one_of_batch(
-        &self,
-        client: &ClientContext,
-        request: Request,
-        params: RequestParams,
-        entered: SessionRequest,
-    ) -> Option<MessageSlices> {
-        let id = request.id.clone();
-        // A question needs a stream, and the other answers of a batch must not wait for a person.
-        let client = ClientContext { client_requests: None, can_wait: false, ..client.clone() };
-        let answer = match self.front.service.handle(&client, &request, Ok(params)) {
-            RequestOutcome::Answer(answer) => answer,
-            RequestOutcome::Later(answer) => answer.await,
-            RequestOutcome::Overloaded => RequestAnswer::error(code::INTERNAL, "too many calls in flight", None),
-            RequestOutcome::Call(call) => {
-                let call = HttpCall::new(call, request.id, Some(entered), self.front.keepalive());
-                Box::pin(call.answer()).await?
-            }
-        };
-        Some(MessageSlices::answer(id.raw(), answer))
-    }
-
     /// Opens, resumes or ends a session's event stream.
-    async fn get_or_delete(&self, head: &Parts) -> HttpReply {
+    async fn get_or_delete(&self) -> HttpReply {
+        let head = self.head;
         if is_modern(&RequestHeaders(self.headers)) {
             return reply::method_not_allowed("POST");
         }
@@ -441,8 +385,11 @@ impl AuthenticatedRequest<'_> {
             // stream.
             return reply::method_not_allowed("POST");
         }
-        if let Err(response) = self.front.admit(&self.caller, 1) {
+        if let Err(response) = self.front.admit_request(&self.caller) {
             return *response;
+        }
+        if let Some(response) = self.pass_on(&Bytes::new()).await {
+            return response;
         }
         let session = match self.session_of_header(true).await {
             Ok(session) => session,

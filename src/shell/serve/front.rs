@@ -15,6 +15,7 @@ use crate::base::callers::CallerNumber;
 use crate::base::clock;
 use crate::base::fair_slots::{FairSlot, FairSlots};
 use crate::base::tally::LogTally;
+use crate::base::task_group::TaskGroup;
 use crate::config::{Limits, MAX_HEADER_FIELD, PeerNetwork, ServerSettings};
 use crate::gateway::client::connected::ConnectedClient;
 use crate::gateway::client::fresh_number;
@@ -61,6 +62,10 @@ pub struct ListenerState {
     pub strangers: LogTally,
     /// TLS of the listener; `None` for plain HTTP.
     pub tls: Option<ServerTls>,
+    /// The tasks of the connections.
+    pub tasks: TaskGroup,
+    /// True for the listener for other replicas, which passes nothing on.
+    pub is_for_peers: bool,
     /// The process that serves in place of this one, once there is one.
     pub successor: Arc<OnceLock<Successor>>,
 }
@@ -186,6 +191,14 @@ impl ListenerState {
         })
     }
 
+    /// Counts a request over HTTP against its caller's rate, where its client is connected.
+    ///
+    /// # Errors
+    /// As [`Self::admit`].
+    pub fn admit_request(&self, caller: &Caller) -> Result<(), Box<Response<ReplyBody>>> {
+        if self.is_for_peers { Ok(()) } else { self.admit(caller, 1) }
+    }
+
     /// Identifies the caller of a request to a profile, or to the endpoint, and counts wrong
     /// credentials.
     ///
@@ -241,6 +254,12 @@ impl ListenerState {
         *caller == CallerNumber::LOCAL && self.service.budget.is_shared() && self.places.held(caller) > number - theirs
     }
 
+    /// Takes a slot for a connection of another replica.
+    fn place_of_peer(&self) -> Option<ConnectionSlots> {
+        let place = self.places.try_take(&CallerNumber::LOCAL)?;
+        Some((self.service.admission.quota.take(Caller::local(), QuotaKind::Connection)?, place))
+    }
+
     /// Takes a slot for a connection whose caller is known. Counts and logs a refusal.
     fn place(&self, caller: &CallerAccess) -> Option<ConnectionSlots> {
         let taken = self.places.try_take(caller.access.caller());
@@ -277,7 +296,8 @@ pub struct HttpConnection {
     peer: IpAddr,
     /// The name that the client asked for in the TLS handshake.
     server_name: Option<Box<str>>,
-    standing: ConnectionAdmission<Network, ConnectionSlots>,
+    /// `None` for the client of a passed-on request, whose connection another replica has.
+    standing: Option<ConnectionAdmission<Network, ConnectionSlots>>,
     /// Number of the connection, unique in this process.
     pub(super) number: u64,
     /// The last name that modern clients on the connection gave themselves.
@@ -292,8 +312,20 @@ impl HttpConnection {
         server_name: Option<Box<str>>,
         standing: ConnectionAdmission<Network, ConnectionSlots>,
     ) -> Self {
+        Self { server_name, standing: Some(standing), ..Self::passed_on(peer) }
+    }
+
+    /// Creates the state of a passed-on request's own, since many clients share a connection. The
+    /// peer is on another machine.
+    pub(super) fn passed_on(peer: IpAddr) -> Self {
         let (number, last_name, entry) = (fresh_number(), Mutex::default(), OnceLock::new());
-        Self { peer, server_name, standing, number, last_name, entry }
+        Self { peer, server_name: None, standing: None, number, last_name, entry }
+    }
+
+    /// Returns whether the connection may serve requests that a replica has passed on; takes a slot
+    /// for it the first time.
+    pub fn allows_peer(&self, front: &ListenerState) -> bool {
+        self.standing.as_ref().is_some_and(|standing| standing.settle(|| front.place_of_peer()))
     }
 
     /// Returns whether the Host of a request is the server that the connection was opened to.
@@ -316,6 +348,6 @@ impl HttpConnection {
     /// Returns whether the connection may serve requests: its first caller with a valid credential
     /// got a slot for it. Takes that slot the first time.
     pub fn allows(&self, front: &ListenerState, caller: &CallerAccess) -> bool {
-        self.standing.settle(|| front.place(caller))
+        self.standing.as_ref().is_some_and(|standing| standing.settle(|| front.place(caller)))
     }
 }

@@ -8,12 +8,14 @@ use std::time::Duration;
 use http::HeaderValue;
 use http::header::X_CONTENT_TYPE_OPTIONS;
 use hyper::server::conn::http1::Builder;
+use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::io::{InspectReader, InspectWriter};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::repoll::repolled;
+use crate::cluster::peer_tls::key_digest;
 use crate::config::{Limits, MAX_HEAD};
 use crate::listener::address::Network;
 use crate::listener::connection::{self, ConnectionLinger};
@@ -51,7 +53,7 @@ pub fn serve_connection(
     guest: LobbyConnection<Network>,
     stop: &CancellationToken,
 ) {
-    let (front, tasks, stop) = (Arc::clone(front), front.service.tasks.clone(), stop.clone());
+    let (front, tasks, stop) = (Arc::clone(front), front.tasks.clone(), stop.clone());
     let serve = async move {
         let times = patience(&front.terms.load().limits);
         let stream = PressedStream::new(stream, Arc::clone(&front.service.budget));
@@ -75,6 +77,10 @@ pub fn serve_connection(
         match shaken {
             Some(Ok(stream)) => {
                 let session = stream.get_ref().1;
+                if front.is_for_peers && !is_peer(&front, session.peer_certificates()).await {
+                    tracing::warn!(client.address = %peer, "connection refused: no living replica has its key");
+                    return;
+                }
                 let is_h2 = session.alpn_protocol() == Some(H2);
                 let server_name = session.server_name().map(Box::from);
                 let opened = OpenedConnection { front, stop, peer: peer.ip(), server_name, times, phase };
@@ -85,6 +91,14 @@ pub fn serve_connection(
         }
     };
     tasks.spawn("connection", repolled(serve));
+}
+
+/// Returns whether the key that a peer proved is that of a living replica.
+async fn is_peer(front: &ListenerState, certificates: Option<&[CertificateDer<'_>]>) -> bool {
+    match (key_digest(certificates), &front.service.cluster) {
+        (Some(key), Some(cluster)) => cluster.knows_key(&key).await,
+        _ => false,
+    }
 }
 
 /// Serves one request that another process has passed on, as if this process had accepted the
@@ -140,7 +154,7 @@ impl OpenedConnection {
         let seat = Arc::new(HttpConnection::new(peer, server_name, ConnectionAdmission::new(guest)));
         let counted = InspectReader::new(stream, move |bytes| received.inc_by(bytes.len() as u64));
         let counted = InspectWriter::new(counted, move |bytes| sent.inc_by(bytes.len() as u64));
-        let tasks = front.service.tasks.clone();
+        let tasks = front.tasks.clone();
         let last = Arc::clone(&front);
         let linger = || linger(&last);
         let answer = move |request| {
@@ -151,6 +165,7 @@ impl OpenedConnection {
                         let (origin, service) = (seat.origin(front.local), &front.service);
                         Box::pin(successor.pass(request, origin, &service.tasks, &service.giving_up)).await
                     }
+                    None if front.is_for_peers => endpoint::cluster::handle_passed(&front, request, &seat).await,
                     None => endpoint::handle(&front, request, &seat).await,
                 };
                 response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

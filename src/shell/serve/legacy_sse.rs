@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 use tokio_util::io::StreamReader;
 
 use crate::engine::client::heard::ClientInput;
+use crate::engine::sealed::run_id::split_mark;
 use crate::gateway::client::ClientContext;
 use crate::gateway::client::quota::{QuotaKind, QuotaSlot};
 use crate::listener::body::ReplyBody;
@@ -32,6 +33,7 @@ use crate::mcp::version::Revision;
 use crate::serve::front::{HttpConnection, ListenerState};
 use crate::serve::lines::posts::{PostedCredential, PostedMessage};
 use crate::serve::lines::{self, LineClient};
+use crate::serve::passing::PassableRequest;
 use crate::serve::request_body::{accepts, no_message, not_json, read_body};
 use crate::serve::sessions::{ClientSession, StreamRight};
 use crate::wire::frame::{Frame, JsonBounds};
@@ -93,7 +95,7 @@ pub(crate) async fn handle(
     request: (&Parts, Incoming),
 ) -> HttpReply {
     let (head, body) = request;
-    if let Err(response) = front.admit(&caller.caller, 1) {
+    if let Err(response) = front.admit_request(&caller.caller) {
         return *response;
     }
     match path {
@@ -217,7 +219,7 @@ impl Drop for LegacySseStream {
 /// Accepts one posted message for a session of a profile, or of the whole catalog, and passes it
 /// on, waiting for room if needed.
 async fn take(
-    front: &ListenerState,
+    front: &Arc<ListenerState>,
     caller: CallerAccess,
     profile: Option<&str>,
     (head, body): (&Parts, Incoming),
@@ -231,6 +233,14 @@ async fn take(
         return Err(Box::new(reply::refusal_and_close(StatusCode::BAD_REQUEST, text)));
     };
     let bytes = read_body(body, &head.headers, front, caller.access.caller()).await?;
+    if let (Some(cluster), Some(run)) = (&front.service.cluster, split_mark(&id).0) {
+        let CallerAccess { caller, access } = &caller;
+        let revision = Revision::V2024_11_05;
+        let passable = PassableRequest { front, cluster, head, body: &bytes, caller, access, revision };
+        if let Some(response) = Box::pin(passable.to_run(run)).await {
+            return Ok(response);
+        }
+    }
     let frame = Frame::from_client(bytes, JsonBounds::CLIENT).map_err(|e| Box::new(no_message(&e.into())))?;
     match ClientInput::of(&frame, JsonBounds::CLIENT) {
         ClientInput::Message(Err(unreadable)) => return Err(Box::new(no_message(&unreadable))),

@@ -4,6 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::engine::answer::RequestAnswer;
 use crate::engine::client::asked::{RequestField, RequestHead, mismatch};
+use crate::engine::sealed::run_id::{RunId, split_mark};
 use crate::gateway::client::{ClientContext, view_of};
 use crate::gateway::decision::found::rename_bare;
 use crate::gateway::service::Service;
@@ -27,6 +28,13 @@ impl RequestHead for RequestHeaders<'_> {
         let mut values = self.0.get_all(name).iter();
         (values.next().map(HeaderValue::as_bytes), values.next().is_some())
     }
+}
+
+/// Returns the run of the replica in whose memory the parked call or the task of a request is, if the
+/// request names one.
+pub(crate) fn run_of(method: Method, params: &RawObject) -> Option<RunId> {
+    let is_of_task = matches!(method, Method::TasksGet | Method::TasksUpdate | Method::TasksCancel);
+    split_mark(&params.said(if is_of_task { "taskId" } else { "requestState" })?).0
 }
 
 /// Checks the headers that must repeat arguments, as the tool's schema demands. Only for tools that

@@ -18,6 +18,7 @@ use crate::listener::body::ReplyBody;
 use crate::listener::press::BodyPace;
 use crate::listener::reply;
 use crate::serve::front::ListenerState;
+use crate::serve::passed::is_passed_body;
 use crate::wire::coding;
 use crate::wire::id::ClientId;
 use crate::wire::message::encode_error;
@@ -72,7 +73,12 @@ pub(super) async fn read_body(
     };
     let declared = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
     let bounds = BodyBounds { limit, patience, declared };
-    receive(body, bounds, &front.service.budget, caller).await.map_err(|unread| {
+    let read = receive(body, bounds, &front.service.budget, caller).await;
+    if front.is_for_peers && !read.as_ref().is_ok_and(|bytes| is_passed_body(headers, bytes)) {
+        let text = "this is not the body that the request was passed on with";
+        return Err(Box::new(reply::refusal_and_close(StatusCode::BAD_REQUEST, text)));
+    }
+    read.map_err(|unread| {
         Box::new(match unread {
             UnreadBody::TooLarge => reply::refusal_and_close(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
             UnreadBody::TooSlow => reply::refusal_and_close(StatusCode::REQUEST_TIMEOUT, "the body came too slowly"),

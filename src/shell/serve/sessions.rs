@@ -4,7 +4,8 @@
 //! not in it until its client's next request revives it ([`crate::store::sessions`]): with the
 //! terms agreed by `initialize`, its log level and its subscriptions, but with a new tag, so that
 //! no grant and no open question of the session comes back. Like a new session it needs room in the
-//! table.
+//! table. So is a session of a replica of the cluster that is gone, once this one has claimed it
+//! ([`crate::cluster::membership`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,11 +20,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::budget::ByteBudget;
 use crate::base::clock;
+use crate::base::current_run::CurrentRun;
+use crate::cluster::membership::NamedSession;
 use crate::engine::client::{ClientAction, ClientProtocol};
+use crate::engine::sealed::run_id::RunId;
 use crate::engine::sealed::session_id::{SessionOwner, SessionTerms};
 use crate::gateway::client::connected::NamedClient;
 use crate::gateway::client::{ClientContext, ClientTag};
 use crate::mcp::log::LogLevel;
+use crate::mcp::version::Revision;
 use crate::policy::Caller;
 use crate::serve::lines::posts::PostedMessage;
 use crate::serve::open_request::SharedProtocol;
@@ -39,6 +44,9 @@ pub struct ClientSession {
     pub client: ClientContext,
     /// Time since 1970 when the session was opened; a restart does not change it.
     opened: Duration,
+    /// The run of this process that holds the session; `None` without a cluster. If the process
+    /// runs as another one, a replica may hold the session meanwhile.
+    held_by: Mutex<Option<RunId>>,
     last_used: AtomicU64,
     /// Number of the GET stream that is open, or 0. A second stream neither replaces nor shares it,
     /// unless it resumes it.
@@ -146,6 +154,8 @@ pub struct ClientSessions {
     approvals: Option<Arc<Approvals>>,
     /// The store in which sessions outlive the process, if there is one.
     store: Option<SessionStore>,
+    /// The run of this process as a replica.
+    run: Arc<CurrentRun>,
 }
 
 impl ClientSessions {
@@ -154,9 +164,43 @@ impl ClientSessions {
         budget: Arc<ByteBudget>,
         approvals: Option<Arc<Approvals>>,
         store: Option<SessionStore>,
+        run: Arc<CurrentRun>,
     ) -> Self {
         let (table, limits, began) = (Mutex::default(), Mutex::new(limits), clock::uptime());
-        Self { table, limits, began, kept: replay::RecordedBytes::new(budget), approvals, store }
+        Self { table, limits, began, kept: replay::RecordedBytes::new(budget), approvals, store, run }
+    }
+
+    /// Returns whether this process holds the session of an id, so that no other replica needs to be
+    /// asked.
+    pub fn is_held(&self, id: &str) -> bool {
+        self.table.lock().get(id).is_some_and(|session| *session.held_by.lock() == self.run.get())
+    }
+
+    /// Marks the session of an id, if it is in the table, as held by the current run.
+    pub fn hold(&self, id: &str) {
+        if let Some(session) = self.table.lock().get(id) {
+            *session.held_by.lock() = self.run.get();
+        }
+    }
+
+    /// Takes an idle session of this run out of the table without ending it for other replicas.
+    /// Returns `false` if it is in use or not there.
+    pub fn release_idle(&self, id: &str) -> bool {
+        let mut table = self.table.lock();
+        if !table.get(id).is_some_and(|session| session.is_idle() && *session.held_by.lock() == self.run.get()) {
+            return false;
+        }
+        let session = table.remove(id);
+        session.iter().for_each(|session| *session.held_by.lock() = None);
+        self.end(session.as_deref());
+        true
+    }
+
+    /// Reads the session that the id of a client names, and the revision that it speaks; `None` if
+    /// the id names no replica.
+    pub fn read_id(&self, id: &str, client: &ClientContext) -> Option<(NamedSession, Revision)> {
+        let (name, terms) = self.store.as_ref()?.read_id(&owner(client), id)?;
+        Some((NamedSession { name, run: terms.run?, until: terms.until }, terms.revision))
     }
 
     pub fn len(&self) -> usize {
@@ -190,6 +234,7 @@ impl ClientSessions {
                 revision: client.revision,
                 is_here: client.is_here,
                 capabilities: client.kept_capabilities(),
+                run: self.run.get(),
             };
             store.begin(&owner(&client), &terms)
         });
@@ -197,6 +242,8 @@ impl ClientSessions {
             Some((id, kept)) => (id, Some(Arc::new(kept))),
             None => (BASE64URL_NOPAD.encode(&clock::random::<24>()), None),
         };
+        // A session with a pipe has no terms that could name its replica.
+        let id = if pipe.is_some() { self.run.get().map_or_else(|| id.clone(), |run| run.mark(&id)) } else { id };
         let mut table = self.table.lock();
         self.enter(&mut table, id, ClientContext { kept, ..client }, opened, pipe, false).ok()
     }
@@ -236,6 +283,7 @@ impl ClientSessions {
             id,
             client,
             opened,
+            held_by: Mutex::new(self.run.get()),
             last_used: AtomicU64::new(clock::uptime().as_secs()),
             streaming: AtomicU64::new(0),
             places: AtomicU64::new(0),
@@ -259,10 +307,9 @@ impl ClientSessions {
         let (session, terms) = store.find(&owner(&client), id).ok_or(MissingSession::Unknown)?;
         let opened = Duration::from_secs(terms.opened);
         let limits = *self.limits.lock();
-        // The session would have ended without the restart too.
-        if clock::since_1970().saturating_sub(opened) > limits.max
-            || clock::uptime().saturating_sub(self.began) > limits.idle
-        {
+        // The session would have ended without the restart too. In a cluster its use is not known.
+        let was_idle = terms.run.is_none() && clock::uptime().saturating_sub(self.began) > limits.idle;
+        if clock::since_1970().saturating_sub(opened) > limits.max || was_idle {
             session.end();
         }
         if session.has_ended() {
@@ -379,7 +426,8 @@ impl ClientSessions {
     fn end(&self, session: Option<&ClientSession>) {
         let Some(session) = session else { return };
         session.ended.cancel();
-        if let Some(kept) = &session.client.kept {
+        // Another replica may hold the session of an earlier run.
+        if let Some(kept) = session.client.kept.as_ref().filter(|_| *session.held_by.lock() == self.run.get()) {
             kept.end();
         }
         if let (Some(approvals), Some(tag)) = (&self.approvals, &session.client.tag) {
@@ -400,63 +448,4 @@ fn owner(client: &ClientContext) -> SessionOwner<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::base::access::Access;
-    use crate::mcp::version::{Era, Revision};
-
-    fn client(caller: &str) -> ClientContext {
-        let access = Access::new(&CancellationToken::new());
-        ClientContext::new(Caller::named(caller), access, None, Revision::preferred(Era::Legacy))
-    }
-
-    fn sessions(limit: usize) -> ClientSessions {
-        let hour = Duration::from_secs(3600);
-        let limits = SessionLimits { sessions: limit, per_caller: Some(2), idle: hour, max: hour };
-        ClientSessions::new(limits, ByteBudget::new(1 << 20), None, None)
-    }
-
-    #[test]
-    fn a_session_belongs_to_its_caller() {
-        let sessions = sessions(8);
-        let id = sessions.open(client("a"), None).unwrap().id.clone();
-        assert!(sessions.find(&id, &Caller::named("a")).is_some());
-        assert!(sessions.find(&id, &Caller::named("b")).is_none());
-        assert!(!sessions.close(&id, &Caller::named("b")));
-        assert!(sessions.close(&id, &Caller::named("a")));
-        assert!(sessions.find(&id, &Caller::named("a")).is_none());
-    }
-
-    #[test]
-    fn a_full_table_ends_an_idle_session_and_never_a_busy_one() {
-        let sessions = sessions(1);
-        let first = sessions.open(client("a"), None).unwrap();
-        let stream = first.stream().unwrap();
-        assert!(first.stream().is_none(), "one stream at a time");
-        assert!(sessions.open(client("b"), None).is_none());
-        drop(stream);
-        assert!(sessions.open(client("b"), None).is_some());
-        assert!(first.ended.is_cancelled());
-    }
-
-    #[test]
-    fn withdrawn_access_ends_its_sessions_and_opens_none() {
-        let sessions = sessions(8);
-        let (ours, theirs) = (client("a"), client("b"));
-        let (first, other) = (sessions.open(ours.clone(), None).unwrap(), sessions.open(theirs, None).unwrap());
-        ours.access.withdraw();
-        assert!(sessions.open(ours, None).is_none());
-        sessions.end_withdrawn();
-        assert!(first.ended.is_cancelled() && sessions.find(&first.id, &Caller::named("a")).is_none());
-        assert!(!other.ended.is_cancelled() && sessions.find(&other.id, &Caller::named("b")).is_some());
-    }
-
-    #[test]
-    fn a_caller_has_a_share_of_the_table() {
-        let sessions = sessions(8);
-        assert!(sessions.open(client("a"), None).is_some());
-        assert!(sessions.open(client("a"), None).is_some());
-        assert!(sessions.open(client("a"), None).is_none());
-        assert!(sessions.open(client("b"), None).is_some());
-    }
-}
+mod tests;

@@ -28,6 +28,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::base::clock;
 use crate::config;
+use crate::config::ClusterSettings;
 use crate::config::source::guard;
 use crate::policy::AuditEntry;
 use crate::policy::records::chain::LogSettings;
@@ -110,16 +111,21 @@ pub fn open_in(
     AuditLog::open(options, db.clone(), metrics)
 }
 
-/// Reads the heads of all chains from the store of a state directory, and the settings of its log.
-/// Returns none if there is no database, and creates none.
+/// Reads the heads of all chains from the store of a state directory or its cluster, and the
+/// settings of its log. Returns none if there is no database, and creates none.
 ///
 /// # Errors
 /// When it cannot be read.
-pub fn read_heads_in(state: &Path) -> Result<(Vec<AuditHead>, Option<LogSettings>), DbError> {
-    if !Db::is_in(state) {
-        return Ok((Vec::new(), None));
-    }
-    let db = Db::open_with(state, &KeySource::default())?;
+pub fn read_heads_in(
+    state: &Path,
+    cluster: Option<&ClusterSettings>,
+) -> Result<(Vec<AuditHead>, Option<LogSettings>), DbError> {
+    let key = KeySource::default();
+    let db = match cluster {
+        Some(cluster) => Db::open_cluster(state, &key, cluster)?,
+        None if !Db::is_in(state) => return Ok((Vec::new(), None)),
+        None => Db::open_with(state, &key)?,
+    };
     let form = LogSettings::new(&db.installation_key().run_now()?, false);
     Ok((db.audit_heads().run_now()?, Some(form)))
 }

@@ -6,14 +6,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::port::StoreEngine;
+pub use super::port::threads::wait_until_closed;
 pub use super::port::{
     BackupRows, ClaimKey, ClientToken, ConsoleSignIn, DbError, LoginKey, LoginRowClaim, NewLogin, ResealPosition,
     SecretDigest, SessionRows, StoreHealth, TOKEN_PREFIX_BYTES, TokenAddition,
 };
+use super::postgres::Postgres;
 use super::seal::{KeySource, Seals};
 use super::sqlite::Sqlite;
-use super::sqlite::check_version;
-pub use super::sqlite::{FILE, back_up, count_sealed_values, wait_until_closed};
+pub use super::sqlite::{FILE, back_up};
+use super::{postgres, sqlite};
+use crate::config::ClusterSettings;
 use crate::wire::secrets::SealSecrets;
 
 /// The open store of a state directory. Clones share it.
@@ -25,10 +28,20 @@ pub struct Db {
 }
 
 impl Db {
-    /// [`Self::open_with`] a key in the same directory.
+    /// [`Self::open_with`] a key in the same directory. In a test of `PostgreSQL` the store is a
+    /// database of its server that belongs to this directory.
     #[cfg(any(test, feature = "testing"))]
     pub fn open(dir: &Path) -> Result<Self, DbError> {
-        Self::open_with(dir, &KeySource { make: true, ..KeySource::default() })
+        Self::open_keyed(dir, &KeySource { make: true, ..KeySource::default() })
+    }
+
+    /// [`Self::open`] with these keys.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn open_keyed(dir: &Path, key: &KeySource) -> Result<Self, DbError> {
+        match postgres::testing::settings_for(dir) {
+            Some(settings) => Self::open_cluster(dir, key, &settings),
+            None => Self::open_with(dir, key),
+        }
     }
 
     /// Opens the store of this directory, and makes it if it is missing. Some values in it are
@@ -40,6 +53,17 @@ impl Db {
     pub fn open_with(dir: &Path, key: &KeySource) -> Result<Self, DbError> {
         let seals = Seals::of(dir, key).map_err(DbError::Key)?;
         let store = Arc::new(Sqlite::open(dir.join(FILE), seals.clone())?);
+        Ok(Self { dir: Arc::from(dir), seals, store })
+    }
+
+    /// Opens the store of a cluster. Some values in it are sealed with `key`, which all replicas
+    /// have. Waits for a database that is away as long as the settings say. Blocks.
+    ///
+    /// # Errors
+    /// A sentence with the way out.
+    pub fn open_cluster(dir: &Path, key: &KeySource, settings: &ClusterSettings) -> Result<Self, DbError> {
+        let seals = Seals::of(dir, key).map_err(DbError::Key)?;
+        let store = Arc::new(Postgres::open(settings, seals.clone())?);
         Ok(Self { dir: Arc::from(dir), seals, store })
     }
 
@@ -62,7 +86,16 @@ impl Db {
     /// # Errors
     /// A sentence with the file.
     pub fn check_version(dir: &Path) -> Result<(), DbError> {
-        check_version(&dir.join(FILE))
+        sqlite::check_version(&dir.join(FILE))
+    }
+
+    /// Counts the sealed values of the store, by the id of their key. Changes nothing, and other
+    /// processes may use the store meanwhile. Must not be called in a runtime. Blocks.
+    ///
+    /// # Errors
+    /// When the store cannot be read, or is not of this program's version.
+    pub fn count_sealed_values(dir: &Path, cluster: Option<&ClusterSettings>) -> Result<Vec<(String, u64)>, DbError> {
+        cluster.map_or_else(|| sqlite::count_sealed_values(dir), postgres::count_sealed_values)
     }
 
     /// Returns the paths of the store's files, some of which may be missing.

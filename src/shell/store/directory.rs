@@ -13,12 +13,12 @@ use data_encoding::BASE64URL_NOPAD;
 use crate::base::clock;
 use crate::catalog::inventory::Inventory;
 use crate::catalog::name::{canonical_name, canonical_uri};
-use crate::config::UpstreamSettings;
 use crate::config::source::guard;
+use crate::config::{ClusterSettings, UpstreamSettings};
 use crate::engine::handshake::EraHint;
 use crate::mcp::method::ItemList;
 use crate::mcp::version::{Era, Revision};
-use crate::store::db::{Db, DbError, count_sealed_values};
+use crate::store::db::{Db, DbError};
 use crate::store::disk::disk_use;
 use crate::store::disk::files;
 use crate::store::disk::lock;
@@ -48,6 +48,8 @@ pub const TOKEN_FILE: &str = "token";
 pub struct StateDir {
     dir: PathBuf,
     key: KeySource,
+    /// The cluster whose store is used in place of the directory's database.
+    cluster: Option<ClusterSettings>,
 }
 
 /// The kept catalog of an upstream from an earlier run.
@@ -73,7 +75,18 @@ impl StateDir {
             .map_err(|error| told(format!("cannot be made: {error}")))?;
         // Symbolic links on the path are allowed: systemd's DynamicUser= makes them.
         guard::check_directory(&dir, false).map_err(told)?;
-        Ok(Self { dir, key })
+        Ok(Self { dir, key, cluster: None })
+    }
+
+    /// Uses the store of a cluster, if there is one, in place of the directory's database.
+    #[must_use]
+    pub fn in_cluster(self, cluster: Option<ClusterSettings>) -> Self {
+        Self { cluster, ..self }
+    }
+
+    /// Returns whether the store of a cluster is used in place of the directory's database.
+    pub const fn is_in_cluster(&self) -> bool {
+        self.cluster.is_some()
     }
 
     pub fn dir(&self) -> &Path {
@@ -81,7 +94,7 @@ impl StateDir {
     }
 
     pub fn has_db(&self) -> bool {
-        Db::is_in(&self.dir)
+        self.cluster.is_some() || Db::is_in(&self.dir)
     }
 
     /// Returns the size of the database files and the time of their last write. Blocks.
@@ -89,13 +102,16 @@ impl StateDir {
         disk_use::measure(Db::files_in(&self.dir))
     }
 
-    /// Opens the database of this directory. Each call opens a new connection; a process needs one.
-    /// Blocks.
+    /// Opens the database of this directory, or the store of the cluster. Each call opens a new
+    /// connection; a process needs one. Blocks.
     ///
     /// # Errors
     /// A sentence with the file and the way out.
     pub fn db(&self) -> Result<Db, DbError> {
-        Db::open_with(&self.dir, &self.key)
+        match &self.cluster {
+            Some(cluster) => Db::open_cluster(&self.dir, &self.key, cluster),
+            None => Db::open_with(&self.dir, &self.key),
+        }
     }
 
     /// Returns a sentence for each key that sealed values of the store need besides the present one:
@@ -106,10 +122,11 @@ impl StateDir {
             return Vec::new();
         }
         let Ok(seals) = Seals::of(&self.dir, &KeySource { make: false, ..self.key.clone() }) else { return Vec::new() };
-        let counts = count_sealed_values(&self.dir).unwrap_or_default();
+        let counts = Db::count_sealed_values(&self.dir, self.cluster.as_ref()).unwrap_or_default();
         let current = seals.current_id();
         let others = counts.into_iter().filter(|(key, _)| Some(key) != current.as_ref());
-        others.map(|(key, count)| describe_other_key(count, &key, seals.origin_of(&key))).collect()
+        let places = if self.is_in_cluster() { " on every replica" } else { "" };
+        others.map(|(key, count)| describe_other_key(count, &key, seals.origin_of(&key), places)).collect()
     }
 
     /// Checks that the database of this directory, which another process has open, is of this
@@ -327,19 +344,19 @@ fn inventory_file(key: &str) -> String {
 }
 
 /// Describes sealed values of another key than the present one, and says what to do. `origin` is
-/// where the operator keeps that key.
-fn describe_other_key(count: u64, key: &str, origin: Option<&str>) -> String {
+/// where the operator keeps that key, and `places` says where the configuration is written.
+fn describe_other_key(count: u64, key: &str, origin: Option<&str>, places: &str) -> String {
     let values = if count == 1 { "1 value".to_owned() } else { format!("{count} values") };
     origin.map_or_else(
         || {
             format!(
                 "{values} of the store are sealed with the key {key}, which is not here, and count as absent; write that key as \
-                 `previous-key` in [secrets], restart, and run `headend secrets rekey`"
+                 `previous-key` in [secrets]{places}, restart, and run `headend secrets rekey`"
             )
         },
         |origin| {
             format!(
-                "{values} of the store still need {origin}; run `headend secrets rekey` with the present key in force, and \
+                "{values} of the store still need {origin}; run `headend secrets rekey` with the present key in force{places}, and \
                  remove it only then"
             )
         },

@@ -69,7 +69,7 @@ impl Leases {
     /// limit up, which is counted, or the lease could not be written, which is logged.
     pub async fn settle(&self, lease: &LimitLease) -> Result<(), CallFailure> {
         if lease.is_given_back() {
-            return Err(unrecorded_failure());
+            return Err(self.unrecorded_failure());
         }
         let Some(db) = self.db.as_ref().filter(|_| !lease.is_settled()) else { return Ok(()) };
         let settled = lease.clone();
@@ -83,15 +83,22 @@ impl Leases {
                 Err(limit_failure(retry_after))
             }
             // The store logs this itself.
-            Err(LeaseRefusal::NotKept(Some(error))) if error.is_unwritable() => Err(unrecorded_failure()),
+            Err(LeaseRefusal::NotKept(Some(error))) if error.is_unwritable() => Err(self.unrecorded_failure()),
             Err(LeaseRefusal::NotKept(error)) => {
                 if let Some(count) = UNKEPT.count(clock::uptime()) {
                     let error = error.map_or_else(|| "its thread has ended".to_owned(), |error| error.to_string());
                     tracing::error!(error = %error, count, "a call is refused, since its use of limits cannot be kept");
                 }
-                Err(unrecorded_failure())
+                Err(self.unrecorded_failure())
             }
         }
+    }
+
+    /// Builds the refusal of a call whose use of limits cannot be stored.
+    fn unrecorded_failure(&self) -> CallFailure {
+        let text = "The use of this call's limits cannot be recorded at the moment, so it was not made.";
+        let reason = self.db.as_ref().map_or(FailureReason::Unrecorded, |db| db.health().failure_reason());
+        CallFailure::new(reason, ExecutionDoubt::No, text).retry_after(STORE_WAIT)
     }
 
     /// Writes the amounts that were used in place of the reserved ones, at a clean stop. A failure
@@ -108,12 +115,6 @@ impl Leases {
 pub fn limit_failure(retry_after: Duration) -> CallFailure {
     let failure = CallFailure::new(FailureReason::Limited, ExecutionDoubt::No, "The limit for this call is used up.");
     failure.retry_after(retry_after)
-}
-
-/// Builds the refusal of a call whose lease could not be written.
-fn unrecorded_failure() -> CallFailure {
-    let text = "The use of this call's limits cannot be recorded at the moment, so it was not made.";
-    CallFailure::new(FailureReason::Unrecorded, ExecutionDoubt::No, text).retry_after(STORE_WAIT)
 }
 
 /// Applies the result of the transaction to a lease: settles it, or gives back what the call drew.

@@ -136,6 +136,11 @@ impl PinRegistry {
         self.0.db.as_ref().is_none_or(|db| db.health().is_writable())
     }
 
+    /// Returns a receiver of changes by other processes, for stores that are told of them.
+    pub fn store_changes(&self) -> Option<watch::Receiver<u64>> {
+        self.0.db.as_ref().map(|db| db.health().changes())
+    }
+
     /// Sets the hook that is called for every change. Only the first call has an effect.
     pub fn on_change(&self, hook: PinHook) {
         // A second hook would be a bug in the program's wiring, but no reason to stop.

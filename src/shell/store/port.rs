@@ -6,7 +6,7 @@
 //! - *atomic*: all of it or nothing, and what it decides by reading is true when it writes, over
 //!   all processes;
 //! - *durable*: its outcome is told once it is on the disk, and an error says that nothing was
-//!   written;
+//!   written, or, if the answer of a server was lost, that it may have been;
 //! - *in order*: those of one process happen one after the other as they were begun, and their
 //!   replies are called in that order, so that memory follows the order of the disk.
 //!
@@ -29,11 +29,13 @@ mod limits;
 mod logins;
 mod operation;
 mod pins;
+mod replicas;
 mod restored;
 mod sealed;
 mod sessions;
 mod sign_ins;
 mod states;
+pub(super) mod threads;
 
 pub use self::approvals::{
     ApprovalChanges, ApprovalOperations, DAEMON, ForeignAnswer, GrantOperations, OpenApprovalOperations, RevokedGrant,
@@ -42,12 +44,15 @@ pub use self::approvals::{
 pub use self::audit::{AuditHead, AuditOperations};
 pub use self::client_tokens::{ClientToken, ClientTokenOperations, TOKEN_PREFIX_BYTES, TokenAddition};
 pub use self::error::DbError;
-pub use self::health::StoreHealth;
+pub use self::health::{StoreHealth, wait_for_change};
 pub use self::limits::LimitOperations;
 pub use self::logins::{ClaimKey, KeptLogin, LoginKey, LoginOperations, LoginRowClaim, NewLogin};
 pub use self::operation::{DbOperation, DbReply};
 pub use self::pins::{PinOperations, PinStepResult, PinStepResults, PinTable};
-pub use self::restored::{BackupRows, RestoreMark, RestoreOperations};
+#[cfg(any(test, feature = "testing"))]
+pub use self::replicas::MemoryReplicas;
+pub use self::replicas::{DEAD_AFTER, KeptReplica, ReplicaOperations, ReplicaRow, SessionClaim, SessionGift};
+pub use self::restored::{BackupRows, ReplacementOperations, RestoreMark, RestoreOperations};
 pub use self::sealed::{ResealPosition, ResealedPart, SealOperations};
 pub use self::sessions::{SessionOperations, SessionRows};
 pub use self::sign_ins::{ConsoleSignIn, SecretDigest, SignInOperations};
@@ -63,6 +68,7 @@ pub trait StoreEngine:
     + LoginOperations
     + PinOperations
     + OpenApprovalOperations
+    + ReplacementOperations
     + RestoreOperations
     + SealOperations
     + SessionOperations
@@ -74,6 +80,11 @@ pub trait StoreEngine:
 {
     /// Returns the health of the store: whether it takes writes.
     fn health(&self) -> &Arc<StoreHealth>;
+
+    /// Returns the operations on replicas; `None` for a store of one machine.
+    fn replicas(&self) -> Option<Arc<dyn ReplicaOperations>> {
+        None
+    }
 
     /// Waits for all operations begun before this one: their writes are on disk.
     fn all_so_far(&self) -> DbOperation<'_, ()>;

@@ -5,10 +5,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tokio_util::sync::CancellationToken;
+
 use crate::base::local_time::local_minute;
 use crate::policy::AuditEntry;
 use crate::store::audit::AuditLog;
 use crate::store::db::{Db, DbError};
+use crate::store::port::wait_for_change;
 
 /// The pending review of a store; clones share it.
 #[derive(Clone, Debug)]
@@ -60,6 +63,33 @@ impl RestoreReview {
         }
         if let Err(error) = self.db.note_restore_recorded().run().await {
             tracing::warn!(error = %error, "the next start records the restore again");
+        }
+    }
+
+    /// Records the restore, then each time that the store turns out to be in another database, until
+    /// `stop` fires.
+    pub async fn run(self, audit: AuditLog, stop: CancellationToken) {
+        let mut changes = Some(self.db.health().changes());
+        self.clone().record(audit.clone()).await;
+        loop {
+            self.record_replacement(&audit).await;
+            tokio::select! {
+                () = wait_for_change(&mut changes) => {}
+                () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    /// Writes a record if the store is in another database than before. A failure is tried again at
+    /// the next change.
+    async fn record_replacement(&self, audit: &AuditLog) {
+        let Ok(Some(ended)) = self.db.replacement().run().await else { return };
+        let why =
+            format!("the store is in another database, which may lack the last changes; {ended} once-grants ended");
+        if audit.record(AuditEntry::gateway("replaced", why), true).written().await.is_ok()
+            && let Err(error) = self.db.note_replacement_recorded().run().await
+        {
+            tracing::warn!(error = %error, "the other database of the store is recorded again");
         }
     }
 

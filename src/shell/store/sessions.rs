@@ -117,8 +117,14 @@ impl SessionStore {
     /// Opens the session that an id of this owner names; `None` if the id is not valid or the store
     /// takes no writes. The caller must check [`KeptSession::has_ended`].
     pub fn find(&self, owner: &SessionOwner<'_>, id: &str) -> Option<(KeptSession, SessionTerms)> {
-        let (name, terms) = self.0.key.open(owner, id, clock::since_1970())?;
+        let (name, terms) = self.read_id(owner, id)?;
         self.is_writable().then(|| (self.kept(owner, &terms, name), terms))
+    }
+
+    /// Returns the name and the terms of a session that an id of this owner names, without looking
+    /// whether it has ended; `None` if the id is not valid.
+    pub fn read_id(&self, owner: &SessionOwner<'_>, id: &str) -> Option<(SessionName, SessionTerms)> {
+        self.0.key.open(owner, id, clock::since_1970())
     }
 
     fn kept(&self, owner: &SessionOwner<'_>, terms: &SessionTerms, name: SessionName) -> KeptSession {
@@ -220,7 +226,7 @@ impl KeptSession {
     /// # Errors
     /// When the database cannot be read.
     pub async fn look(&self) -> Result<Option<SessionRows>, DbError> {
-        let Some(kept) = self.store.0.db.kept_session(self.end.name).run().await? else { return Ok(None) };
+        let Some(kept) = self.store.0.db.kept_session(self.end.clone()).run().await? else { return Ok(None) };
         let mut watched = self.watched.lock();
         watched.next = kept.resources.iter().map(|(slot, _)| slot + 1).max().unwrap_or_default();
         watched.bytes = kept.resources.iter().map(|(_, uri)| uri.len()).sum();

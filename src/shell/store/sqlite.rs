@@ -15,11 +15,10 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::port::{DbError, DbOperation, StoreEngine, StoreHealth};
+use super::port::{DbError, DbOperation, StoreEngine, StoreHealth, threads};
 use super::seal::Seals;
 
 mod backup;
-mod closing;
 mod error;
 mod job;
 mod open;
@@ -29,7 +28,6 @@ mod thread;
 
 pub use self::backup::back_up;
 
-use self::closing::RunningThreads;
 use self::job::{DbJob, QueuedOperation, Transaction};
 use self::thread::DbThread;
 
@@ -37,8 +35,6 @@ use self::thread::DbThread;
 const QUEUE: usize = 4096;
 /// Name of the database's file in the state directory.
 pub const FILE: &str = "headend.db";
-/// The threads of the databases of this process.
-static THREADS: RunningThreads = RunningThreads::new();
 
 /// Checks that a file that another process has open is of this program's version. Changes nothing.
 /// Blocks.
@@ -49,18 +45,12 @@ pub(super) fn check_version(path: &Path) -> Result<(), DbError> {
     open::source(path).map(drop)
 }
 
-/// Waits until all databases of this process are closed, no longer than `most`. For the end of the
-/// process, once all their clones are dropped. Blocks.
-pub fn wait_until_closed(most: Duration) {
-    THREADS.wait(most);
-}
-
 /// Counts the sealed values of the store in a directory, by the id of their key. Changes nothing, and
 /// other processes may use the store meanwhile. Blocks.
 ///
 /// # Errors
 /// When the store cannot be read, or is not of this program's version.
-pub fn count_sealed_values(dir: &Path) -> Result<Vec<(String, u64)>, DbError> {
+pub(super) fn count_sealed_values(dir: &Path) -> Result<Vec<(String, u64)>, DbError> {
     let path = dir.join(FILE);
     let connection = open::open_to_look(&path)?;
     tables::sealed::count_by_key(&connection).map_err(|error| error::describe_error(&path, &error))
@@ -101,7 +91,7 @@ impl Sqlite {
             let unthreaded = Some(thread::InlineDb::new(work, inbox));
             return Ok(Self { path, seals, jobs, health, unthreaded });
         }
-        let run = THREADS.begin();
+        let run = threads::begin();
         #[cfg(any(test, feature = "testing"))]
         let process = crate::base::clock::played::TestProcess::current();
         let started = std::thread::Builder::new().name("db".to_owned()).spawn(move || {

@@ -65,7 +65,7 @@ impl UsedStates {
                 // store refuses the next use.
                 self.used.lock().give_back(&state.id);
                 let text = "The use of the answers to this call's questions cannot be recorded at the moment, so it did not go on.";
-                Err(CallFailure::new(FailureReason::Unrecorded, ExecutionDoubt::No, text).retry_after(STORE_WAIT))
+                Err(CallFailure::new(db.health().failure_reason(), ExecutionDoubt::No, text).retry_after(STORE_WAIT))
             }
         }
     }

@@ -40,6 +40,7 @@ mod mcp;
 #[path = "../../it/tools/old_client.rs"]
 mod old_client;
 mod peers;
+mod postgres;
 #[path = "../../it/tools/process.rs"]
 mod process;
 mod reference;

@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use crate::engine::sealed::run_id::RunId;
 use crate::engine::sealed::{NONCE_BYTES, TextKeys};
 use crate::mcp::version::{Era, Revision};
 use crate::policy::Caller;
@@ -82,15 +83,21 @@ pub struct SessionTerms {
     pub is_here: bool,
     /// Capabilities that are declared to servers in the client's name.
     pub capabilities: Option<RawJson>,
+    /// The run of the replica that opened the session; `None` without a cluster.
+    pub run: Option<RunId>,
 }
 
 impl SessionTerms {
     fn bytes(&self) -> Option<Vec<u8>> {
-        let mut bytes = vec![u8::from(self.is_here) | (u8::from(self.capabilities.is_some()) << 1)];
+        let flags = [self.is_here, self.capabilities.is_some(), self.run.is_some()];
+        let mut bytes = vec![flags.iter().rev().fold(0, |bits, flag| bits << 1 | u8::from(*flag))];
         let date: String = self.revision.as_str().chars().filter(char::is_ascii_digit).collect();
         bytes.extend_from_slice(&date.parse::<u32>().ok()?.to_be_bytes());
         bytes.extend_from_slice(&self.opened.to_be_bytes());
         bytes.extend_from_slice(&u32::try_from(self.until.checked_sub(self.opened)?).ok()?.to_be_bytes());
+        if let Some(run) = self.run {
+            bytes.extend_from_slice(&run.bytes());
+        }
         if let Some(capabilities) = &self.capabilities {
             bytes.extend_from_slice(abbreviated(&capabilities.text())?.as_bytes());
         }
@@ -103,6 +110,10 @@ impl SessionTerms {
         let (date, rest) = rest.split_first_chunk::<4>()?;
         let (opened, rest) = rest.split_first_chunk::<8>()?;
         let (life, rest) = rest.split_first_chunk::<4>()?;
+        let (run, rest) = match flags & 4 {
+            0 => (None, rest),
+            _ => rest.split_first_chunk::<8>().and_then(|(run, rest)| Some((Some(RunId::new(*run)?), rest)))?,
+        };
         let date = u32::from_be_bytes(*date);
         let date = format!("{:04}-{:02}-{:02}", date / 10_000, date / 100 % 100, date % 100);
         let opened = u64::from_be_bytes(*opened);
@@ -113,6 +124,7 @@ impl SessionTerms {
             revision: Revision::parse(&date).filter(|revision| revision.era() == Era::Legacy)?,
             is_here: flags & 1 != 0,
             capabilities: (flags & 2 != 0).then(|| RawJson::trusted(expanded(capabilities))),
+            run,
         })
     }
 }
@@ -164,6 +176,8 @@ mod tests {
     use super::*;
 
     const NOW: Duration = Duration::from_secs(1_800_000_000);
+    /// The id of a session without a cluster, made by another library.
+    const ALONE: &str = "AwMDAwMDAwMDAwMD4M_rYL18w4Qh1s0B262qJ1UpD_EV1RTlDh6ZXSheM7hN3Utmpw";
 
     /// The user of this machine, with the generated token.
     fn owner() -> SessionOwner<'static> {
@@ -181,6 +195,7 @@ mod tests {
             revision: Revision::V2025_06_18,
             is_here: true,
             capabilities: capabilities.map(RawJson::trusted),
+            run: None,
         }
     }
 
@@ -229,6 +244,17 @@ mod tests {
                 assert!(id.len() <= 128 || capabilities.is_some_and(|text| text.contains('é')), "{id}");
             }
         }
+    }
+
+    #[test]
+    fn an_id_names_the_run_of_its_replica_only_in_a_cluster() {
+        let alone = terms(Some(r#"{"elicitation":{}}"#));
+        let run = RunId::new([9; 8]);
+        let in_cluster = SessionTerms { run, ..alone.clone() };
+        let [id, longer] = [&alone, &in_cluster].map(|terms| key(1).seal(&owner(), terms, [3; 12]).unwrap());
+        assert_eq!(id, ALONE);
+        assert_eq!(key(1).open(&owner(), &longer, NOW), Some(([3; 12], in_cluster)));
+        assert!(longer.len() <= id.len() + 11 && longer.len() <= 128, "{longer}");
     }
 
     #[test]

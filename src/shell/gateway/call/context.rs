@@ -86,7 +86,10 @@ impl CallContext {
     /// rounds.
     pub(super) fn sealed(&self, input: &InputContext, carried: StatePayload) -> Option<String> {
         let scope = StateScope { method: self.labels.method, action: &self.action, carrier: input.carrier };
-        self.service.keys.states.next(&scope, input.round, carried, clock::since_1970(), clock::random())
+        let keys = &self.service.keys;
+        let run = keys.run.get().filter(|_| matches!(carried, StatePayload::Parked(_)));
+        let sealed = keys.states.next(&scope, input.round, carried, clock::since_1970(), clock::random())?;
+        Some(run.map_or_else(|| sealed.clone(), |run| run.mark(&sealed)))
     }
 
     /// Returns the answer that asks a modern client to open the pages without which its server did

@@ -105,9 +105,10 @@ impl PermittedCall {
     /// Ends the call with a failure; counts and records it, and returns the answer.
     pub fn fail(&mut self, failure: &CallFailure) -> ClientEvent {
         let outcome = match failure.reason {
-            FailureReason::UpstreamDown | FailureReason::ShuttingDown | FailureReason::DaemonAway => {
-                OutcomeLabel::UpstreamDown
-            }
+            FailureReason::UpstreamDown
+            | FailureReason::ShuttingDown
+            | FailureReason::DaemonAway
+            | FailureReason::ReplicaLost => OutcomeLabel::UpstreamDown,
             FailureReason::UpstreamCrashed => OutcomeLabel::Crashed,
             FailureReason::UpstreamTimeout => OutcomeLabel::Timeout,
             FailureReason::UpstreamProtocol | FailureReason::ResultTooLarge => OutcomeLabel::Protocol,
@@ -116,7 +117,7 @@ impl PermittedCall {
             FailureReason::Limited => OutcomeLabel::Limited,
             FailureReason::AwaitingApproval => OutcomeLabel::AwaitingApproval,
             FailureReason::NeedsLogin => OutcomeLabel::NeedsLogin,
-            FailureReason::Unrecorded => OutcomeLabel::Unrecorded,
+            FailureReason::Unrecorded | FailureReason::StoreUnavailable => OutcomeLabel::Unrecorded,
         };
         self.count(outcome);
         self.end();

@@ -53,14 +53,10 @@ impl PermittedCall {
         };
         let (upstream, item) = (self.context.handle.name.to_string(), self.context.action.canonical.to_string());
         let name = TaskName { upstream, item, id: task.id.clone() };
-        let Some(id) = self.context.service.keys.task_ids.seal(
-            &self.context.action.caller,
-            &name,
-            clock::uptime(),
-            clock::random(),
-        ) else {
-            return Some(self.misasked(InputError::Malformed));
-        };
+        let keys = &self.context.service.keys;
+        let id = keys.task_ids.seal(&self.context.action.caller, &name, clock::uptime(), clock::random());
+        let Some(id) = id else { return Some(self.misasked(InputError::Malformed)) };
+        let id = keys.run.get().map_or_else(|| id.clone(), |run| run.mark(&id));
         if let CallState::Running(running) = &self.state {
             // Keeps a lazy upstream from being stopped while the task runs.
             running.lane.keep_for(task.life());

@@ -107,8 +107,7 @@ impl RequestAdmission {
         self.in_flight.waiting()
     }
 
-    /// How many places for calls are free.
-    #[cfg(any(test, feature = "testing"))]
+    /// Returns the number of free slots for calls.
     pub fn free(&self) -> usize {
         self.in_flight.free()
     }

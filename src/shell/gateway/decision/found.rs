@@ -7,7 +7,7 @@ use crate::base::clock;
 use crate::catalog::apps::BareName;
 use crate::catalog::merge::{CatalogEntry, EntryReach};
 use crate::catalog::name::UpstreamName;
-use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
+use crate::engine::failure::{CallFailure, ExecutionDoubt};
 use crate::engine::route::{RouteError, RoutedRequest, route, route_handed, shorten};
 use crate::gateway::answer::{RequestAnswer, refusal_answer, unknown_item_answer};
 use crate::gateway::client::handed_uris::HandedTo;
@@ -190,7 +190,8 @@ impl Service {
         let visible = |at| view.visible(&snapshot.policy, at, client.viewer());
         route(&view.catalog, method, params, meta, visible).ok()?;
         let text = "The definition of this item is new and cannot be recorded at the moment, so the call was not made.";
-        let failure = CallFailure::new(FailureReason::Unrecorded, ExecutionDoubt::No, text).retry_after(STORE_WAIT);
+        let failure =
+            CallFailure::new(self.approvals.store_failure(), ExecutionDoubt::No, text).retry_after(STORE_WAIT);
         Some(refusal_answer(&failure, &self.labels(method, clock::now()), client.revision))
     }
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
+use super::found::STORE_WAIT;
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::sealed::state::StateUse;
 use crate::policy::LimitLease;
-use crate::policy::consent::ApprovalGrant;
+use crate::policy::consent::{ApprovalGrant, GrantLifetime};
 use crate::store::approvals::Approvals;
 use crate::store::audit::RecordState;
 use crate::store::leases::Leases;
@@ -31,22 +32,31 @@ impl DiskGate {
         state: Option<(UsedStates, StateUse)>,
     ) -> Option<Self> {
         let once = grant.filter(|grant| grant.is_once()).map(|grant| (Arc::clone(approvals), Arc::clone(grant)));
-        if once.is_none() && lease.is_none() && state.is_none() && matches!(recorded, RecordState::Accepted) {
+        let is_stored = grant.is_some_and(|grant| grant.lifetime() != GrantLifetime::Session);
+        let is_unconfirmed = is_stored && !approvals.is_confirmed();
+        let is_recorded = matches!(recorded, RecordState::Accepted);
+        if once.is_none() && lease.is_none() && state.is_none() && is_recorded && !is_unconfirmed {
             return None;
         }
         let kept = once.as_ref().map(|(_, grant)| Arc::clone(grant));
         let used = grant.cloned().filter(|_| matches!(recorded, RecordState::Pending(_)));
         let work = Box::pin(async move {
-            let unrecorded = |text: &str| CallFailure::new(FailureReason::Unrecorded, ExecutionDoubt::No, text);
+            let failure = |reason, text: &str| CallFailure::new(reason, ExecutionDoubt::No, text);
+            if is_unconfirmed {
+                lease.iter().for_each(|(_, lease)| lease.give_back());
+                let text = "The approval of this call cannot be confirmed at the moment, so it was not made.";
+                return Err(failure(FailureReason::StoreUnavailable, text).retry_after(STORE_WAIT));
+            }
             if let Some((leases, lease)) = &lease {
                 leases.settle(lease).await?;
             }
             // From here on a refusal gives back what the call took from its limits.
-            let refuse = |text: &str| {
+            let refuse = |reason, text: &str| {
                 lease.iter().for_each(|(_, lease)| lease.give_back());
-                unrecorded(text)
+                failure(reason, text)
             };
-            recorded.written().await.map_err(|_| refuse("The call could not be recorded, so it was not made."))?;
+            let unrecorded = "The call could not be recorded, so it was not made.";
+            recorded.written().await.map_err(|_| refuse(FailureReason::Unrecorded, unrecorded))?;
             if let Some(grant) = used {
                 grant.set_recorded();
             }
@@ -54,8 +64,8 @@ impl DiskGate {
                 // After the record: a call that is refused for a full disk must not use its
                 // approval up.
                 let consumed = approvals.consume(&grant).await;
-                consumed
-                    .map_err(|_| refuse("The approval of this call was used already, or its use could not be kept."))?;
+                let unused = "The approval of this call was used already, or its use could not be kept.";
+                consumed.map_err(|_| refuse(approvals.store_failure(), unused))?;
             }
             if let Some((used, state)) = state {
                 used.keep(state).await?;
@@ -68,7 +78,7 @@ impl DiskGate {
     /// Waits until everything is on disk. After an error the call must not be made.
     ///
     /// # Errors
-    /// [`FailureReason::Unrecorded`], [`FailureReason::Limited`] if other processes have used a
+    /// [`FailureReason::Unrecorded`], [`FailureReason::StoreUnavailable`], [`FailureReason::Limited`] if other processes have used a
     /// limit up, or [`FailureReason::Denied`] if one has used the state.
     pub(crate) async fn pass(&mut self) -> Result<(), CallFailure> {
         (&mut self.work).await

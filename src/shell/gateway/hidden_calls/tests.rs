@@ -90,6 +90,7 @@ fn gateway() -> Gateway {
         draining,
         giving_up: CancellationToken::new(),
         keys: Keys::open(None).unwrap().unwrap(),
+        cluster: None,
         max_result_bytes: AtomicUsize::new(limits.result_bytes),
         budget,
         admission: RequestAdmission::new(&limits),

@@ -7,6 +7,7 @@ use std::time::Instant;
 use crate::base::clock;
 use crate::engine::askers::CallOrigin;
 use crate::engine::call::OutgoingCall;
+use crate::engine::sealed::run_id::split_mark;
 use crate::engine::sealed::task_id::TaskName;
 use crate::gateway::answer::{RequestAnswer, refusal_answer};
 use crate::gateway::client::quota::QuotaKind;
@@ -57,7 +58,11 @@ impl Service {
                 None,
             ));
         }
-        let Some(name) = self.keys.task_ids.open(&client.caller, &ours, clock::uptime()) else {
+        let (run, sealed) = split_mark(&ours);
+        if run.is_some_and(|run| self.keys.run.get().is_some() && !self.keys.run.is_own(run)) {
+            return RequestOutcome::Answer(self.replica_lost(method, client.revision));
+        }
+        let Some(name) = self.keys.task_ids.open(&client.caller, sealed, clock::uptime()) else {
             return RequestOutcome::Answer(unknown());
         };
         let responses = responses.filter(|_| method == Method::TasksUpdate);

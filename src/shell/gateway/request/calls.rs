@@ -11,6 +11,7 @@ use crate::engine::call::OutgoingCall;
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::question::{approval, login};
 use crate::engine::route::{CallResumption, RouteError, RoutedRequest};
+use crate::engine::sealed::run_id::split_mark;
 use crate::engine::sealed::state::{StatePayload, StateScope, StateUse};
 use crate::gateway::answer::{RequestAnswer, method_not_found, no_completions, refusal_answer, unknown_item_answer};
 use crate::gateway::call::PermittedCall;
@@ -164,7 +165,9 @@ impl Service {
         let (asks, mut input) = self.complete(&mut outgoing, &found, client, &action);
         let resumed = resume.map(|resume| self.resume(&resume, &mut outgoing, input.as_deref_mut(), &action));
         let going_on = resumed.unwrap_or(Ok(CallContinuation::Anew)).map_err(|error| {
-            RequestOutcome::Answer(if error == RouteError::PageDeclined {
+            RequestOutcome::Answer(if error == RouteError::ReplicaLost {
+                refusal_answer(&CallFailure::replica_lost(), &labels, client.revision)
+            } else if error == RouteError::PageDeclined {
                 let failure = CallFailure::new(FailureReason::Denied, ExecutionDoubt::No, error.to_string());
                 refusal_answer(&failure, &labels, client.revision)
             } else {
@@ -268,10 +271,14 @@ impl Service {
         // A legacy client was never given a state.
         let input = input.filter(|input| input.client_requests.is_none()).ok_or(RouteError::State)?;
         let scope = StateScope { method: outgoing.method, action, carrier: input.carrier };
-        let opened = self.keys.states.open(&scope, &resume.state, clock::since_1970());
+        let (run, sealed) = split_mark(&resume.state);
+        let opened = self.keys.states.open(&scope, sealed, clock::since_1970());
         let (opened, state) = opened.ok_or(RouteError::State)?;
         input.round = opened.round;
         match opened.carried {
+            StatePayload::Parked(_) if run.is_some_and(|run| !self.keys.run.is_own(run)) => {
+                return Err(RouteError::ReplicaLost);
+            }
             StatePayload::Parked(id) => {
                 // The request joins the running call and starts none, however often it is repeated.
                 input.parked = Some((id, resume.responses.clone()));

@@ -350,7 +350,7 @@ impl Service {
             }
             ApprovalRefusal::NotKept => {
                 let text = "This call needs an approval, and none can be kept at the moment, so it was not made.";
-                CallFailure::new(FailureReason::Unrecorded, ExecutionDoubt::No, text).retry_after(STORE_WAIT)
+                CallFailure::new(self.approvals.store_failure(), ExecutionDoubt::No, text).retry_after(STORE_WAIT)
             }
         };
         let outcome = match why {

@@ -13,6 +13,7 @@ use crate::base::access::{Access, Credential};
 use crate::base::clock;
 use crate::base::task_group::TaskGroup;
 use crate::config::Config;
+use crate::engine::sealed::peer::{PassedCaller, PassedCredential};
 use crate::identity::token::is_jwt;
 use crate::listener::body::ReplyBody;
 pub use crate::listener::callers::caller_access::CallerAccess;
@@ -171,6 +172,26 @@ impl Credentials {
         Err(Unauthenticated::Refused(Box::new(self.unauthorized(headers, profile))))
     }
 
+    /// Returns the access of a caller that another replica of the cluster vouches for; `None` if its
+    /// credential is not accepted here.
+    pub fn of_passed(&self, passed: &PassedCaller) -> Option<CallerAccess> {
+        let found = match (&passed.credential, &self.tokens) {
+            (PassedCredential::Anyone, None) => self.anyone.clone(),
+            (PassedCredential::Token(digest), Some(tokens)) => {
+                let known = tokens.iter().find(|(known, _)| known.bytes().ct_eq(digest).into());
+                let stored = || self.stored.find(&Digest::from_bytes(digest)?, clock::since_1970().as_secs());
+                known.map(|(_, caller)| caller.clone()).or_else(stored)?
+            }
+            (PassedCredential::Jwt { rights, expires }, Some(_)) => {
+                self.jwt.as_ref()?.of_passed(&passed.caller, rights, *expires)?
+            }
+            (PassedCredential::Anyone, Some(_)) | (PassedCredential::Token(_) | PassedCredential::Jwt { .. }, None) => {
+                return None;
+            }
+        };
+        (found.caller == passed.caller).then_some(found)
+    }
+
     /// Validates the JWT of a request, and fetches its issuer's keys if they are not known.
     ///
     /// # Errors
@@ -220,6 +241,17 @@ impl Credentials {
     pub fn metadata(&self, path: &str) -> Option<Bytes> {
         Some(self.jwt.as_ref()?.place_of_metadata(path)?.document.clone())
     }
+}
+
+/// Returns the credential of a caller as another replica learns it; `None` for the user of a pipe,
+/// whose requests come over no listener.
+pub fn passed_credential(access: &Access) -> Option<PassedCredential> {
+    Some(match access.credential() {
+        Credential::User => return None,
+        Credential::Anyone => PassedCredential::Anyone,
+        Credential::Token(digest) => PassedCredential::Token(*digest),
+        Credential::Jwt => PassedCredential::Jwt { rights: Arc::clone(access.rights()), expires: access.expires()? },
+    })
 }
 
 /// Returns the token of an `Authorization` header with the scheme `Bearer`.

@@ -20,6 +20,7 @@ use crate::listener::callers::caller_access::CallerAccess;
 use crate::listener::callers::issuer::JwtIssuer;
 use crate::listener::callers::issuer_keys::Unproved;
 use crate::listener::callers::validated::{ValidatedToken, ValidatedTokens};
+use crate::policy::{Caller, CallerRights};
 
 /// Everything that JWTs are judged by.
 #[derive(Debug)]
@@ -158,6 +159,20 @@ impl JwtCredentials {
             return Err(Unproved::Refused(TokenRefusal::OtherAudience));
         }
         self.judge_place(&self.tokens.add(text, validated), profile).map_err(Unproved::Refused)
+    }
+
+    /// Returns the access of a caller whose token another replica has validated; `None` if its issuer
+    /// is not accepted here.
+    pub(in crate::listener) fn of_passed(
+        &self,
+        caller: &Caller,
+        rights: &Arc<CallerRights>,
+        expires: Duration,
+    ) -> Option<CallerAccess> {
+        let (name, _) = caller.issuer_and_subject()?;
+        let issuer = self.issuers.iter().find(|issuer| issuer.settings.terms.name == name)?;
+        let access = issuer.access.of_caller(caller, Arc::clone(rights), expires);
+        (!access.has_expired() && !access.is_withdrawn()).then(|| CallerAccess { caller: caller.clone(), access })
     }
 
     /// Logs a refusal.

@@ -22,7 +22,7 @@ use crate::policy::consent::{AnswerError, ApprovalEnd, ApprovalGrant, ApprovalId
 use crate::policy::{ApprovalEvidence, Digest};
 use crate::store::audit::{RecordSlot, UnrecordedError};
 use crate::store::db::{Db, DbError};
-use crate::store::port::{ApprovalChanges, ForeignAnswer, UnwrittenGrantUses};
+use crate::store::port::{ApprovalChanges, ForeignAnswer, UnwrittenGrantUses, wait_for_change};
 
 /// Time between two looks for other processes' changes while an approval is open.
 const SOON: Duration = Duration::from_millis(250);
@@ -124,6 +124,7 @@ impl Approvals {
     /// Then closes all approvals and writes uses once more.
     pub async fn run(self, stop: CancellationToken) {
         let mut settled = clock::now();
+        let mut changes = self.inner.db.as_ref().map(|db| db.health().changes());
         loop {
             let pause = match (&self.inner.db, self.inner.lock().waiting.is_empty()) {
                 (_, false) => SOON,
@@ -134,6 +135,7 @@ impl Approvals {
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = self.inner.opened.notified() => {}
+                () = wait_for_change(&mut changes) => {}
                 () = stop.cancelled() => break,
             }
             self.expire();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::unlisted::log_unlisted;
 use super::{Approvals, ApprovalsState};
 use crate::config::OperatorAccess;
+use crate::engine::failure::FailureReason;
 use crate::store::port::{DAEMON, SettingOwner};
 
 impl Approvals {
@@ -13,6 +14,16 @@ impl Approvals {
     pub fn keep_operator(&self, keeper: SettingOwner) {
         let _first_stays = self.inner.keeper.set(keeper);
         self.write_operator();
+    }
+
+    /// Returns the reason of a refusal because the store takes no writes.
+    pub fn store_failure(&self) -> FailureReason {
+        self.store_health().map_or(FailureReason::Unrecorded, |health| health.failure_reason())
+    }
+
+    /// Returns whether stored grants may be relied on.
+    pub fn is_confirmed(&self) -> bool {
+        self.store_health().is_none_or(|health| health.is_confirmed())
     }
 
     /// Ends and records the open approvals of earlier daemons, whose calls ended with them. The

@@ -20,6 +20,8 @@ mod client_tokens;
 mod limits;
 mod logins;
 mod pins;
+mod replicas;
+mod sealed;
 mod sessions;
 
 /// Opens a store for two processes.
@@ -27,7 +29,7 @@ type Open = fn(&Path) -> [Db; 2];
 
 /// The engines. Each has all properties.
 const ENGINES: &[(&str, Open)] = &[
-    ("SQLite on disk", |dir| [(); 2].map(|()| Db::open(dir).unwrap())),
+    ("SQLite on disk, or PostgreSQL", |dir| [(); 2].map(|()| Db::open(dir).unwrap())),
     ("SQLite in memory", |dir| {
         let db = Db::in_memory(dir);
         [db.clone(), db]

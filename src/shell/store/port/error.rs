@@ -29,6 +29,8 @@ pub enum DbError {
     Busy { path: PathBuf },
     #[error("{path}: {why}")]
     Failed { path: PathBuf, why: String },
+    #[error("the store of the cluster cannot be used ({why}); headend tries again by itself")]
+    Unavailable { why: String },
     #[error("too much waits to be written to {path}")]
     Full { path: PathBuf },
     #[error("the store is closed")]
@@ -36,8 +38,13 @@ pub enum DbError {
 }
 
 impl DbError {
-    /// Returns whether the only fault of the file is that it takes no writes.
+    /// Returns whether the store is one of a server that does not answer.
+    pub const fn is_away(&self) -> bool {
+        matches!(self, Self::Unavailable { .. })
+    }
+
+    /// Returns whether the only fault of the store is that it takes no writes for the time being.
     pub const fn is_unwritable(&self) -> bool {
-        matches!(self, Self::NotWritable { .. })
+        matches!(self, Self::NotWritable { .. } | Self::Unavailable { .. })
     }
 }

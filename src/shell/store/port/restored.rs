@@ -42,3 +42,14 @@ pub trait RestoreOperations {
     /// restored backup.
     fn identity(&self) -> DbOperation<'_, [u8; 32]>;
 }
+
+/// Operations on the mark of a store that was found in another database than before, which may lack
+/// the last changes: after a fail-over, or a restore by the database's own tools.
+pub trait ReplacementOperations {
+    /// Returns the number of once-grants that were ended because of that; `None` if there is
+    /// nothing to record.
+    fn replacement(&self) -> DbOperation<'_, Option<u64>>;
+
+    /// Removes the mark, once it is in the audit log.
+    fn note_replacement_recorded(&self) -> DbOperation<'_, ()>;
+}

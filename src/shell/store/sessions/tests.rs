@@ -16,10 +16,16 @@ fn goes_on(store: &SessionStore, id: &str) -> bool {
     store.find(&owner(), id).is_some_and(|(session, _)| !session.has_ended())
 }
 
+/// Removes the notes of all ended sessions, and returns what is kept of one of them.
+async fn look_without_end(db: &Db, session: &KeptSession) -> SessionRows {
+    db.damage("DELETE FROM ended_sessions");
+    session.look().await.unwrap().unwrap()
+}
+
 fn terms() -> SessionTerms {
     let opened = clock::since_1970().as_secs();
     let revision = Revision::V2025_06_18;
-    SessionTerms { opened, until: opened + 3600, revision, is_here: false, capabilities: None }
+    SessionTerms { opened, until: opened + 3600, revision, is_here: false, capabilities: None, run: None }
 }
 
 #[tokio::test]
@@ -46,11 +52,13 @@ async fn a_session_is_found_after_a_restart_until_it_has_ended() {
     session.end();
     assert!(store.settled().await);
     assert!(!goes_on(&store, &id));
-    assert_eq!(session.look().await.unwrap(), Some(SessionRows::default()), "nothing is kept of an ended session");
+    assert_eq!(session.look().await.unwrap(), None, "an ended session is not revived");
     drop((store, session));
 
-    let (_, store) = open(&dir);
+    let (db, store) = open(&dir);
     assert!(!goes_on(&store, &id) && goes_on(&store, &other));
+    let (session, _) = store.find(&owner(), &id).unwrap();
+    assert_eq!(look_without_end(&db, &session).await, SessionRows::default(), "nothing is kept of an ended session");
 }
 
 #[tokio::test]
@@ -107,13 +115,14 @@ async fn ended_sessions_are_bounded_on_disk_and_none_of_them_comes_back() {
 #[tokio::test]
 async fn nothing_is_kept_of_a_session_that_ended_meanwhile() {
     let dir = tempfile::tempdir().unwrap();
-    let (_db, store) = open(&dir);
+    let (db, store) = open(&dir);
     let (_, session) = store.begin(&owner(), &terms()).unwrap();
     // A server takes its time for a subscription, and the client ends its session meanwhile.
     session.end();
     session.keep_resource("fx://doc/1").await;
     session.keep_level(LogLevel::Debug).await;
-    assert_eq!(session.look().await.unwrap(), Some(SessionRows::default()));
+    assert_eq!(session.look().await.unwrap(), None);
+    assert_eq!(look_without_end(&db, &session).await, SessionRows::default());
 }
 
 #[tokio::test]

@@ -37,7 +37,8 @@ async fn a_use_that_cannot_be_written_refuses_the_call_and_can_be_made_again() {
     db.refuse_writes(true);
     assert!(used.is_first(state(1)));
     let refused = used.keep(state(1)).await.unwrap_err();
-    assert_eq!((refused.reason, refused.executed), (FailureReason::Unrecorded, ExecutionDoubt::No));
+    assert_eq!((refused.reason, refused.executed), (db.health().failure_reason(), ExecutionDoubt::No));
+    assert!(matches!(refused.reason, FailureReason::Unrecorded | FailureReason::StoreUnavailable), "{refused:?}");
     db.refuse_writes(false);
     assert!(used.is_first(state(1)));
     assert_eq!(used.keep(state(1)).await, Ok(()));

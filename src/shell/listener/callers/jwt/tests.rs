@@ -281,7 +281,7 @@ async fn access_by_a_token_expires_and_is_not_withdrawn_by_that() {
     let group = IssuerAccess::new("corp", &end);
     let caller = Caller::issued("corp", "alice").unwrap();
     let soon = clock::since_1970() + Duration::from_secs(100);
-    let access = group.of_caller(&caller, crate::policy::CallerRights::all(), soon);
+    let access = group.of_caller(&caller, CallerRights::all(), soon);
     let begun = clock::now();
     access.expired().await;
     assert_eq!(clock::since(begun).as_secs(), 100);

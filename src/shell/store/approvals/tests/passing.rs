@@ -18,6 +18,8 @@ impl Daemons {
         let (old, new) = (kept(&dir), kept(&dir));
         [&old, &new].into_iter().for_each(|daemon| daemon.keep_operator(SettingOwner::Daemon));
         let prepared = before(&old);
+        // Else the row of the first daemon could be written over that of the second.
+        old.inner.db.as_ref().unwrap().all_so_far().run_now().unwrap();
         let (sender, later) = mpsc::channel(9);
         for passed in old.pass_on(sender) {
             new.adopt(sent(&passed));

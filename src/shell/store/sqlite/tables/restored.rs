@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use super::meta;
 use crate::base::clock;
-use crate::store::port::{DbOperation, RestoreMark, RestoreOperations};
+use crate::store::port::{DbOperation, ReplacementOperations, RestoreMark, RestoreOperations};
 use crate::store::sqlite::Sqlite;
 
 /// Time of the backup, in seconds since 1970; there until a person has reviewed the store.
@@ -50,6 +50,17 @@ impl RestoreOperations for Sqlite {
             };
             read(IDENTITY).optional()?.map_or_else(|| read("key"), Ok)
         })
+    }
+}
+
+/// A file is never another one than before: a restored one has a mark of its own.
+impl ReplacementOperations for Sqlite {
+    fn replacement(&self) -> DbOperation<'_, Option<u64>> {
+        self.read(|_| Ok(None))
+    }
+
+    fn note_replacement_recorded(&self) -> DbOperation<'_, ()> {
+        self.read(|_| Ok(()))
     }
 }
 

@@ -99,9 +99,13 @@ impl SessionOperations for Sqlite {
         })
     }
 
-    fn kept_session(&self, name: SessionName) -> DbOperation<'_, Option<SessionRows>> {
+    fn kept_session(&self, session: EndedSession) -> DbOperation<'_, Option<SessionRows>> {
         let seals = self.seals.clone();
         self.read(move |connection| {
+            if is_over(connection, &session)? {
+                return Ok(None);
+            }
+            let name = session.name;
             let sql = "SELECT level FROM session_levels WHERE name = ?1";
             let level = connection.prepare_cached(sql)?.query_row([&name[..]], |row| row.get(0)).optional()?;
             let sql = "SELECT slot, uri FROM session_resources WHERE name = ?1 ORDER BY slot";

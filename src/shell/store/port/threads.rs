@@ -8,29 +8,43 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+/// The threads of the databases of this process.
+static THREADS: RunningThreads = RunningThreads::new();
+
+/// Waits until all databases of this process are closed, no longer than `most`. For the end of the
+/// process, once all their clones are dropped. Blocks.
+pub fn wait_until_closed(most: Duration) {
+    THREADS.wait(most);
+}
+
+/// Counts one more thread of a database until the returned value is dropped.
+pub(in crate::store) fn begin() -> ThreadCount<'static> {
+    THREADS.begin()
+}
+
 /// Threads of databases that have not ended.
 #[derive(Debug)]
-pub(super) struct RunningThreads {
+struct RunningThreads {
     number: Mutex<usize>,
     fewer: Condvar,
 }
 
 /// Counts one thread until it is dropped.
-pub(super) struct ThreadCount<'r>(&'r RunningThreads);
+pub(in crate::store) struct ThreadCount<'r>(&'r RunningThreads);
 
 impl RunningThreads {
-    pub(super) const fn new() -> Self {
+    const fn new() -> Self {
         Self { number: Mutex::new(0), fewer: Condvar::new() }
     }
 
     /// Counts one more thread.
-    pub(super) fn begin(&self) -> ThreadCount<'_> {
+    fn begin(&self) -> ThreadCount<'_> {
         *self.number.lock() += 1;
         ThreadCount(self)
     }
 
     /// Waits until no thread is left, no longer than `most`; returns whether none is.
-    pub(super) fn wait(&self, most: Duration) -> bool {
+    fn wait(&self, most: Duration) -> bool {
         let mut number = self.number.lock();
         !self.fewer.wait_while_for(&mut number, |number| *number > 0, most).timed_out()
     }

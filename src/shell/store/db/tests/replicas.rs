@@ -1,0 +1,81 @@
+//! Replicas: their rows, and which of them holds a session.
+
+use std::time::Duration;
+
+use super::*;
+use crate::engine::sealed::run_id::RunId;
+use crate::engine::sealed::session_id::SessionName;
+use crate::store::port::{MemoryReplicas, ReplicaOperations, ReplicaRow, SessionClaim, SessionGift};
+
+fn run(n: u8) -> RunId {
+    RunId::new([n; 8]).unwrap()
+}
+
+fn row(n: u8) -> ReplicaRow {
+    ReplicaRow { run: run(n), sealed: format!("sealed {n}") }
+}
+
+/// Returns the claim of a session that replica 1 has begun, by another one.
+fn claim(by: u8) -> SessionClaim {
+    let name = SessionName::default();
+    SessionClaim { name, named: run(1), by: run(by), refused: None, by_age: false, until: 100 }
+}
+
+fn give(directory: &dyn ReplicaOperations, from: u8, to: u8) {
+    let SessionClaim { name, named, until, .. } = claim(from);
+    directory.give_session(SessionGift { name, named, from: run(from), to: run(to), until }).run_now().unwrap();
+}
+
+fn beat(directory: &dyn ReplicaOperations, n: u8, begins: bool, now: u64) -> Option<Vec<ReplicaRow>> {
+    let kept = directory.beat(row(n), begins, now).run_now().unwrap()?;
+    assert!(kept.iter().all(|one| one.age < Duration::from_secs(600)));
+    let mut rows: Vec<_> = kept.into_iter().map(|one| one.row).collect();
+    rows.sort_by_key(|row| row.run);
+    Some(rows)
+}
+
+fn check(directory: &dyn ReplicaOperations) {
+    let ask = |claim: SessionClaim| directory.claim_session(claim).run_now().unwrap();
+    assert_eq!(beat(directory, 1, false, 0), None, "it has no row");
+    for n in [1, 2, 3] {
+        beat(directory, n, true, 0);
+    }
+    assert_eq!(beat(directory, 1, false, 0), Some([1, 2, 3].map(row).to_vec()));
+
+    assert_eq!(ask(claim(2)), run(1), "the run that the id names lives");
+    assert_eq!(ask(SessionClaim { by_age: true, ..claim(2) }), run(1), "its heartbeat is young");
+    assert_eq!(ask(SessionClaim { refused: Some(run(1)), ..claim(2) }), run(2), "it refused a connection");
+    assert_eq!(beat(directory, 1, false, 0), None, "it counts as dead");
+    assert_eq!(ask(claim(3)), run(2), "one replica has claimed the session");
+
+    give(directory, 1, 3);
+    assert_eq!(ask(claim(3)), run(2), "the session is not the giver's");
+    give(directory, 2, 3);
+    assert_eq!(ask(claim(2)), run(3));
+
+    directory.leave(run(3)).run_now().unwrap();
+    assert_eq!(ask(claim(2)), run(2), "the holder has left");
+    assert_eq!(beat(directory, 2, false, 99), Some(vec![row(2)]));
+    assert_eq!(ask(claim(4)), run(2));
+    beat(directory, 1, true, 0);
+    beat(directory, 2, false, 100);
+    assert_eq!(ask(claim(4)), run(1), "the claim has expired with the id");
+}
+
+#[test]
+fn a_session_has_one_holder_that_lives_and_claims_expire_with_ids() {
+    check(&MemoryReplicas::default());
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    // Files have no replicas.
+    let Some(directory) = db.replicas() else { return };
+    check(&*directory);
+    db.damage("UPDATE replicas SET beat = beat - interval '20 seconds'");
+    assert_eq!(directory.claim_session(claim(4)).run_now().unwrap(), run(1), "age alone is not asked for");
+    let kept = directory.beat(row(2), false, 0).run_now().unwrap().unwrap();
+    assert!(kept[0].age < Duration::from_secs(10) && kept[1].age > Duration::from_secs(15), "{kept:?}");
+    let old = SessionClaim { by_age: true, ..claim(4) };
+    assert_eq!(directory.claim_session(old).run_now().unwrap(), run(4), "its heartbeat is old");
+    db.damage("UPDATE replicas SET beat = beat - interval '2 hours'");
+    assert_eq!(beat(&*directory, 5, true, 0), Some(vec![row(5)]), "rows of long ago are removed");
+}

@@ -1,0 +1,47 @@
+//! The mark of the database that the store was last used in: the row `system` of the table `meta`.
+//!
+//! After a fail-over or a restore the last transactions may be missing. What was used up in them
+//! would count as unused, so everything that may be used once ends.
+
+use super::meta;
+use crate::store::port::DbError;
+use crate::store::postgres::session::{PostgresSession, column, signed};
+
+/// The identifier of the database's files and their timeline, which a fail-over and a restore
+/// change.
+const SYSTEM: &str = "system";
+/// One more than the number of once-grants that ended because the database was another one; there
+/// until that is in an audit log.
+pub(super) const UNRECORDED: &str = "replaced";
+
+/// Compares the database with the one that the store was last used in, and ends all once-grants if
+/// it is another. Returns their number then. Must be a transaction.
+pub(in crate::store::postgres) async fn end_lost_uses(
+    session: &PostgresSession,
+    system: &str,
+    now: u64,
+) -> Result<Option<u64>, DbError> {
+    let known = meta::value(session, SYSTEM).await?;
+    if known.as_deref() == Some(system.as_bytes()) {
+        return Ok(None);
+    }
+    meta::put(session, SYSTEM, system.as_bytes()).await?;
+    if known.is_none() {
+        return Ok(None);
+    }
+    let now = signed(meta::not_before(session, now).await?);
+    let sql = "UPDATE grants SET state = 'invalidated', ended_at = $1 WHERE state = 'live' AND lifetime = 'once'";
+    let ended = session.execute(sql, &[&now]).await?;
+    let unrecorded = meta::number(session, UNRECORDED).await?.max(1).saturating_add(ended);
+    meta::put(session, UNRECORDED, &unrecorded.to_be_bytes()).await?;
+    Ok(Some(ended))
+}
+
+/// Returns the identifier of the database that a session is with.
+pub(in crate::store::postgres) async fn system(session: &PostgresSession) -> Result<String, DbError> {
+    // The name of the present log file begins with the timeline, also before the first checkpoint
+    // of a promoted server.
+    let sql = "SELECT system_identifier::text || '/' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS system \
+               FROM pg_control_system()";
+    session.row(sql, &[]).await?.map_or(Ok(String::new()), |row| column(&row, "system"))
+}

@@ -1,0 +1,103 @@
+//! The replicas of the cluster: the tables `replicas` and `session_owners`.
+//!
+//! Ages are measured when the lock of the database is held, so a wait for it makes no replica older.
+
+use std::time::Duration;
+
+use tokio_postgres::Row;
+
+use crate::engine::sealed::run_id::RunId;
+use crate::engine::sealed::session_id::SessionName;
+use crate::store::port::{
+    DEAD_AFTER, DbError, DbOperation, KeptReplica, ReplicaOperations, ReplicaRow, SessionClaim, SessionGift,
+};
+use crate::store::postgres::Postgres;
+use crate::store::postgres::error::failed;
+use crate::store::postgres::session::{PostgresSession, column, signed, unsigned};
+
+/// Time since a heartbeat in milliseconds, as an expression over a row of `replicas`.
+const AGE: &str = "(extract(epoch FROM clock_timestamp() - beat) * 1000)::bigint";
+/// Most rows that are read; those with the latest heartbeats come first.
+const MOST: i64 = 1024;
+
+impl ReplicaOperations for Postgres {
+    fn beat(&self, row: ReplicaRow, begins: bool, now: u64) -> DbOperation<'_, Option<Vec<KeptReplica>>> {
+        self.write(async move |session: &PostgresSession| {
+            let sql = if begins {
+                "INSERT INTO replicas (run, sealed, beat) VALUES ($1, $2, clock_timestamp()) \
+                 ON CONFLICT (run) DO UPDATE SET sealed = excluded.sealed, beat = excluded.beat"
+            } else {
+                "UPDATE replicas SET sealed = $2, beat = clock_timestamp() WHERE run = $1"
+            };
+            if session.execute(sql, &[&&row.run.bytes()[..], &row.sealed]).await? == 0 {
+                return Ok(None);
+            }
+            session.execute("DELETE FROM replicas WHERE beat < clock_timestamp() - interval '1 hour'", &[]).await?;
+            session.execute("DELETE FROM session_owners WHERE until <= $1", &[&signed(now)]).await?;
+            let sql = format!("SELECT run, sealed, {AGE} AS age FROM replicas ORDER BY beat DESC LIMIT $1");
+            let rows = session.rows(&sql, &[&MOST]).await?;
+            rows.iter().map(read).collect::<Result<_, _>>().map(Some)
+        })
+    }
+
+    fn leave(&self, run: RunId) -> DbOperation<'_, ()> {
+        self.write(async move |session: &PostgresSession| remove(session, run).await)
+    }
+
+    fn claim_session(&self, claim: SessionClaim) -> DbOperation<'_, RunId> {
+        self.write(async move |session: &PostgresSession| {
+            if let Some(refused) = claim.refused {
+                remove(session, refused).await?;
+            }
+            let holder = find_holder(session, &claim.name, claim.named).await?;
+            let sql = format!("SELECT {AGE} AS age FROM replicas WHERE run = $1");
+            if let Some(row) = session.row(&sql, &[&&holder.bytes()[..]]).await?
+                && (!claim.by_age || age(&row)? < DEAD_AFTER)
+            {
+                return Ok(holder);
+            }
+            remove(session, holder).await?;
+            set_holder(session, &claim.name, claim.by, claim.until).await?;
+            Ok(claim.by)
+        })
+    }
+
+    fn give_session(&self, gift: SessionGift) -> DbOperation<'_, ()> {
+        self.write(async move |session: &PostgresSession| {
+            if find_holder(session, &gift.name, gift.named).await? == gift.from {
+                set_holder(session, &gift.name, gift.to, gift.until).await?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn read(row: &Row) -> Result<KeptReplica, DbError> {
+    let replica = ReplicaRow { run: run(row)?, sealed: column(row, "sealed")? };
+    Ok(KeptReplica { row: replica, age: age(row)? })
+}
+
+fn run(row: &Row) -> Result<RunId, DbError> {
+    let bytes = column::<Vec<u8>>(row, "run")?.try_into().ok();
+    bytes.and_then(RunId::new).ok_or_else(|| failed("a row has no readable run"))
+}
+
+fn age(row: &Row) -> Result<Duration, DbError> {
+    unsigned(row, "age").map(Duration::from_millis)
+}
+
+async fn remove(session: &PostgresSession, run: RunId) -> Result<(), DbError> {
+    session.execute("DELETE FROM replicas WHERE run = $1", &[&&run.bytes()[..]]).await.map(drop)
+}
+
+/// Returns the run that claimed a session last, or the one that its id names.
+async fn find_holder(session: &PostgresSession, name: &SessionName, named: RunId) -> Result<RunId, DbError> {
+    let row = session.row("SELECT run FROM session_owners WHERE name = $1", &[&&name[..]]).await?;
+    row.map_or(Ok(named), |row| run(&row))
+}
+
+async fn set_holder(session: &PostgresSession, name: &SessionName, run: RunId, until: u64) -> Result<(), DbError> {
+    let sql = "INSERT INTO session_owners (name, run, until) VALUES ($1, $2, $3) \
+               ON CONFLICT (name) DO UPDATE SET run = excluded.run, until = excluded.until";
+    session.execute(sql, &[&&name[..], &&run.bytes()[..], &signed(until)]).await.map(drop)
+}
