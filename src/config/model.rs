@@ -32,9 +32,11 @@ use crate::wire::json::raw::RawJson;
 
 pub(crate) mod cluster;
 pub(crate) mod instructions;
+mod logging;
 mod profile;
 
 use self::cluster::ClusterSettings;
+pub use self::logging::{LogFormatSetting, LoggingSettings};
 use self::profile::pairs;
 pub use self::profile::{FilterSettings, Profile, ShownHints};
 
@@ -478,26 +480,4 @@ pub enum StartMode {
     /// When it is needed: by a call or subscription, or because its lists are unknown. It stops
     /// when it is idle.
     Lazy,
-}
-
-keys! {
-    /// The `[log]` table. Command line and environment take precedence.
-    struct LoggingSettings {
-        format: LogFormatSetting as choice = "format", LogFormatSetting::Auto;
-    }
-    besides {
-        /// A level, or `target=level` pairs. The default has the changes that an operator sees, and
-        /// nothing of each call.
-        filter: String = "info".to_owned();
-    }
-}
-
-/// The format of log lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
-#[strum(const_into_str, serialize_all = "kebab-case")]
-pub enum LogFormatSetting {
-    /// Lines to the journal under systemd, else text.
-    Auto,
-    Text,
-    Json,
 }

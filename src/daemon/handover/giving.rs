@@ -150,6 +150,10 @@ async fn agree(
     let Some(TakerMessage::Built { has_socket }) = next(channel).await? else { return Err(ended()) };
     gateway.sessions.settled().await;
     passed.extend(gateway.service.approvals.pass_on(later));
+    if let Some(Ok(db)) = gateway.store.as_ref().map(StateDir::db) {
+        // A row of this process that is written late would replace that of the new owner.
+        drop(db.all_so_far().run().await);
+    }
     for approval in passed.iter() {
         channel.send(&GiverMessage::Approval(Box::new(approval.clone())), &[]).await?;
     }

@@ -5,11 +5,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
@@ -68,8 +67,6 @@ const SETTLE: Duration = Duration::from_millis(1500);
 const REFRESH: Duration = Duration::from_secs(2);
 /// Capacity of the report queue; all waiting reports go into one snapshot.
 const REPORTS: usize = 64;
-/// How long a replaced upstream may finish its calls.
-const REPLACE_DRAIN: Duration = Duration::from_secs(10);
 /// Freshness of lists told to modern clients while an upstream is missing, in milliseconds.
 const TTL_DEGRADED_MS: u32 = 5_000;
 
@@ -478,24 +475,6 @@ impl Supervisor {
         }
         self.publish(true);
         Ok(plan)
-    }
-
-    /// Stops a removed upstream in the background, once no snapshot has it and its calls have ended
-    /// or had [`REPLACE_DRAIN`].
-    fn retire(&mut self, old: ManagedUpstream) {
-        old.handle.health.retire();
-        let (gone, is_gone) = oneshot::channel::<()>();
-        self.afterwards.push(Box::new(move || {
-            let _is_stopped = gone.send(());
-        }));
-        self.actors.spawn("retire", async move {
-            let _supervisor_ends = is_gone.await;
-            let until = clock::now() + REPLACE_DRAIN;
-            while old.handle.in_flight.load(Ordering::Relaxed) > 0 && clock::now() < until {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-            old.stop.cancel();
-        });
     }
 }
 

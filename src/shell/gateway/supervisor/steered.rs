@@ -3,13 +3,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use super::Supervisor;
 use super::order::SupervisorOrder;
+use super::{ManagedUpstream, Supervisor};
 use crate::base::clock;
 use crate::catalog::name::UpstreamName;
 use crate::config::Config;
 use crate::upstream::session::handle::UpstreamHandle;
+
+/// How long a replaced upstream may finish its calls.
+const REPLACE_DRAIN: Duration = Duration::from_secs(10);
 
 impl Supervisor {
     /// Carries out an order and replies once clients see its effect.
@@ -121,6 +125,24 @@ impl Supervisor {
             off.push(name);
         }
         self.enforce(self.written.clone(), &off).map(drop)
+    }
+
+    /// Stops a removed upstream in the background, once no snapshot has it and its calls have ended
+    /// or had [`REPLACE_DRAIN`].
+    pub(super) fn retire(&mut self, old: ManagedUpstream) {
+        old.handle.health.retire();
+        let (gone, is_gone) = tokio::sync::oneshot::channel::<()>();
+        self.afterwards.push(Box::new(move || {
+            let _is_stopped = gone.send(());
+        }));
+        self.actors.spawn("retire", async move {
+            let _supervisor_ends = is_gone.await;
+            let until = clock::now() + REPLACE_DRAIN;
+            while old.handle.in_flight.load(Ordering::Relaxed) > 0 && clock::now() < until {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            old.stop.cancel();
+        });
     }
 }
 

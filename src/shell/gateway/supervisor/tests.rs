@@ -2,6 +2,8 @@
 
 use std::sync::mpsc as blocking;
 
+use tokio::sync::oneshot;
+
 use super::*;
 use crate::base::budget::ByteBudget;
 use crate::config;

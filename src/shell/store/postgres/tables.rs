@@ -13,6 +13,7 @@ pub(super) mod replaced;
 mod replicas;
 mod restored;
 pub(super) mod sealed;
+pub(super) mod sealed_columns;
 mod sessions;
 mod sign_ins;
 mod states;

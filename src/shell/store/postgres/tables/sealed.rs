@@ -2,87 +2,15 @@
 
 use tokio_postgres::Row;
 
+use super::sealed_columns::{COLUMNS, SealedColumn};
 use crate::store::port::{DbError, DbOperation, ResealPosition, ResealedPart, SealOperations};
 use crate::store::postgres::Postgres;
 use crate::store::postgres::error::no_key;
-use crate::store::postgres::session::{PostgresSession, column, signed, unsigned};
+use crate::store::postgres::session::{PostgresSession, column, signed};
 use crate::store::seal::{Seals, UnsealedValue};
 
 /// Length of `sealed:1:` with the id of a key, and the colon behind it.
 const PREFIX: usize = "sealed:1:".len() + 16 + 1;
-
-/// A column with sealed values.
-struct SealedColumn {
-    table: &'static str,
-    column: &'static str,
-    /// First names of the place that each value is sealed for.
-    place: &'static [&'static str],
-    /// Further names of the place, as expressions over the columns of a row. They name the row.
-    keys: &'static [&'static str],
-    /// The kind of the value, for the operator.
-    noun: &'static str,
-    /// True if the first key is a name that the operator knows.
-    is_named: bool,
-}
-
-const COLUMNS: &[SealedColumn] = &[
-    SealedColumn {
-        table: "approvals",
-        column: "message",
-        place: &["prompts", "message"],
-        keys: &["id"],
-        noun: "the text of approval",
-        is_named: true,
-    },
-    SealedColumn {
-        table: "approvals",
-        column: "details",
-        place: &["prompts", "details"],
-        keys: &["id"],
-        noun: "the details of approval",
-        is_named: true,
-    },
-    SealedColumn {
-        table: "pins",
-        column: "approved",
-        place: &["pins"],
-        keys: &["upstream", "approved_digest"],
-        noun: "the approved launch of",
-        is_named: true,
-    },
-    SealedColumn {
-        table: "pins",
-        column: "waiting",
-        place: &["pins"],
-        keys: &["upstream", "waiting_digest"],
-        noun: "the waiting launch of",
-        is_named: true,
-    },
-    SealedColumn {
-        table: "logins",
-        column: "value",
-        place: &["logins", "value"],
-        keys: &["upstream", "launch"],
-        noun: "the login of",
-        is_named: true,
-    },
-    SealedColumn {
-        table: "registrations",
-        column: "value",
-        place: &["registrations", "value"],
-        keys: &["upstream", "launch", "issuer"],
-        noun: "the client registration of",
-        is_named: true,
-    },
-    SealedColumn {
-        table: "session_resources",
-        column: "uri",
-        place: &["session_resources", "uri"],
-        keys: &["encode(name, 'hex')", "slot::text"],
-        noun: "a watched resource of a session",
-        is_named: false,
-    },
-];
 
 impl SealOperations for Postgres {
     fn reseal(&self, from: ResealPosition, most: usize) -> DbOperation<'_, ResealedPart> {
@@ -98,22 +26,6 @@ impl SealOperations for Postgres {
     fn forget_resealed(&self) -> DbOperation<'_, ()> {
         self.read(async |_: &PostgresSession| Ok(()))
     }
-}
-
-/// Counts the sealed values of each key, by the key's id.
-pub(in crate::store::postgres) async fn count_by_key(session: &PostgresSession) -> Result<Vec<(String, u64)>, DbError> {
-    let parts: Vec<String> = COLUMNS
-        .iter()
-        .map(|SealedColumn { table, column, .. }| {
-            format!("SELECT substr({column}, 10, 16) AS key FROM {table} WHERE starts_with({column}, 'sealed:1:')")
-        })
-        .collect();
-    let sql = format!(
-        "SELECT key, count(*) AS count FROM ({}) AS found GROUP BY key ORDER BY key COLLATE \"C\"",
-        parts.join(" UNION ALL ")
-    );
-    let rows = session.rows(&sql, &[]).await?;
-    rows.iter().map(|row| Ok((column(row, "key")?, unsigned(row, "count")?))).collect()
 }
 
 impl SealedColumn {

@@ -99,7 +99,7 @@ impl SealOperations for Sqlite {
 ///
 /// # Errors
 /// When the store cannot be read, or is not of this program's version.
-pub fn count_sealed_values(dir: &Path) -> Result<Vec<(String, u64)>, DbError> {
+pub(in crate::store) fn count_sealed_values(dir: &Path) -> Result<Vec<(String, u64)>, DbError> {
     let path = dir.join(FILE);
     let connection = open::open_to_look(&path)?;
     count_by_key(&connection).map_err(|error| error::describe_error(&path, &error))
