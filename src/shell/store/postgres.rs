@@ -115,7 +115,7 @@ pub(super) fn count_sealed_values(settings: &ClusterSettings) -> Result<Vec<(Str
     let server = StoreServer::new(settings, Arc::default())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(format!("start its runtime: {error}")))?;
-    runtime.block_on(server.count_sealed_values())
+    runtime.block_on(server.look(async |session: &PostgresSession| tables::sealed::count_by_key(session).await))
 }
 
 impl StoreEngine for Postgres {

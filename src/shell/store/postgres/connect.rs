@@ -22,7 +22,7 @@ use super::bounds::WrittenBounds;
 use super::error::{describe_error, refused, unavailable};
 use super::schema;
 use super::session::{PostgresSession, WorkKind, column};
-use super::tables::{replaced, sealed};
+use super::tables::replaced;
 use crate::base::clock;
 use crate::config::{ClusterSettings, StoreTls};
 use crate::store::port::{DbError, StoreHealth};
@@ -102,23 +102,26 @@ impl StoreServer {
         connected.unwrap_or_else(|_| Err(DbError::Unavailable { why: "it does not answer".to_owned() }))
     }
 
-    /// Counts the sealed values of each key, by the key's id. Changes nothing, and waits for no
+    /// Connects and reads, for a look that nothing depends on. Changes nothing, and waits for no
     /// database that is away.
     ///
     /// # Errors
     /// When the database cannot be read, or has not the tables of this program.
-    pub(super) async fn count_sealed_values(&self) -> Result<Vec<(String, u64)>, DbError> {
+    pub(super) async fn look<T>(
+        &self,
+        work: impl AsyncFnOnce(&PostgresSession) -> Result<T, DbError>,
+    ) -> Result<T, DbError> {
         let health = StoreHealth::default();
-        let counted = tokio::time::timeout(GLANCE, async {
+        let looked = tokio::time::timeout(GLANCE, async {
             let mut link = self.dial().await?;
-            let count = async |session: &PostgresSession| {
+            let read = async |session: &PostgresSession| {
                 session.batch(SETTINGS).await?;
                 schema::check(session).await?;
-                sealed::count_by_key(session).await
+                work(session).await
             };
-            link.drive(&health, count).await?
+            link.drive(&health, read).await?
         });
-        Box::pin(counted).await.unwrap_or_else(|_| Err(DbError::Unavailable { why: "it does not answer".to_owned() }))
+        Box::pin(looked).await.unwrap_or_else(|_| Err(DbError::Unavailable { why: "it does not answer".to_owned() }))
     }
 
     async fn open(&self, health: &StoreHealth) -> Result<StoreLink, DbError> {
