@@ -10,6 +10,7 @@ pub(crate) mod doors;
 pub(crate) mod file_watch;
 pub(crate) mod gateway;
 pub(crate) mod handover;
+pub(crate) mod hello;
 pub(crate) mod inherited;
 pub(crate) mod listen;
 pub(crate) mod live;

@@ -25,6 +25,7 @@ use crate::daemon::access::{SocketUserTable, SocketUsers, UNGREETED, operator_na
 use crate::daemon::gateway::RunningGateway;
 use crate::daemon::handover::late::find_listener;
 use crate::daemon::handover::{self, TAKE_OVER};
+use crate::daemon::hello::{HELLO, HTTP, HelloLine, encode_accepting_hello, encode_hello, publish_address};
 use crate::daemon::tokens::LiveTokens;
 use crate::gateway::answer::RequestAnswer;
 use crate::gateway::client::quota::QuotaKind;
@@ -44,18 +45,15 @@ use crate::wire::json::raw::RawJson;
 use crate::wire::message::{self, Message, Request as MessageRequest};
 
 mod call;
-mod hello;
 mod late;
 pub(crate) mod proof;
 mod status;
 mod tokens;
 
-pub(crate) use self::hello::{HelloLine, encode_hello, encode_passing_hello, published_socket};
 pub(crate) use self::late::{is_retryable, serve_later};
 pub(crate) use self::proof::generate_code;
 pub(crate) use self::status::build_status;
 
-use self::hello::{HELLO, HTTP, encode_accepting_hello, publish_address};
 use self::proof::PeerProof;
 use self::status::build_full_status;
 
@@ -245,7 +243,7 @@ fn check_want(want: &str, caller: &Caller) -> Result<(), String> {
     match want {
         "mcp" | "admin" => Ok(()),
         TAKE_OVER if !cfg!(target_os = "linux") => Err("only on Linux a daemon can be taken over".to_owned()),
-        TAKE_OVER | HTTP if caller.is_local() => Ok(()),
+        TAKE_OVER | HTTP if caller == Caller::local() => Ok(()),
         TAKE_OVER | HTTP => Err("only the user that runs this daemon may take it over".to_owned()),
         other => Err(format!("this daemon serves \"mcp\" and \"admin\", not {other:?}")),
     }

@@ -15,7 +15,7 @@ use crate::cli::words::options::CommonOptions;
 use crate::cli::words::output::CommandFailure;
 use crate::cli::words::terminal;
 use crate::config::state_dir;
-use crate::daemon::admin::{HelloLine, encode_hello, published_socket};
+use crate::daemon::hello::{HelloLine, encode_hello, published_socket};
 use crate::operator::request::{ChallengeParams, ProveParams, Request};
 use crate::operator::views::ChallengeView;
 use crate::wire::code;

@@ -11,11 +11,11 @@ use crate::cli::reach::source::{self, CommandConfig};
 use crate::cli::words::options::CommonOptions;
 use crate::cli::words::output::CommandFailure;
 use crate::config::Config;
-use crate::daemon::admin::published_socket;
 use crate::daemon::doors::GatewayAddresses;
 use crate::daemon::gateway::RunningGateway;
 use crate::daemon::handover::TAKE_OVER;
 use crate::daemon::handover::taking::Predecessor;
+use crate::daemon::hello::published_socket;
 use crate::operator::alone::StateDir;
 
 /// Connects to the daemon with this state directory, after a check that both versions can write the

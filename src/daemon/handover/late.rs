@@ -7,8 +7,8 @@ use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 
-use crate::daemon::admin::{HelloLine, encode_passing_hello, published_socket};
 use crate::daemon::gateway::RunningGateway;
+use crate::daemon::hello::{HelloLine, encode_passing_hello, published_socket};
 use crate::serve::front::ListenerState;
 use crate::serve::late::{PassedOrigin, Successor};
 

@@ -95,7 +95,7 @@ impl Db {
     /// # Errors
     /// When the store cannot be read, or is not of this program's version.
     pub fn count_sealed_values(dir: &Path, cluster: Option<&ClusterSettings>) -> Result<Vec<(String, u64)>, DbError> {
-        cluster.map_or_else(|| sqlite::count_sealed_values(dir), postgres::count_sealed_values)
+        cluster.map_or_else(|| sqlite::tables::sealed::count_sealed_values(dir), postgres::count_sealed_values)
     }
 
     /// Returns the paths of the store's files, some of which may be missing.

@@ -23,7 +23,7 @@ mod error;
 mod job;
 mod open;
 mod schema;
-mod tables;
+pub(super) mod tables;
 mod thread;
 
 pub use self::backup::back_up;
@@ -43,17 +43,6 @@ pub const FILE: &str = "headend.db";
 /// A sentence with the file.
 pub(super) fn check_version(path: &Path) -> Result<(), DbError> {
     open::source(path).map(drop)
-}
-
-/// Counts the sealed values of the store in a directory, by the id of their key. Changes nothing, and
-/// other processes may use the store meanwhile. Blocks.
-///
-/// # Errors
-/// When the store cannot be read, or is not of this program's version.
-pub(super) fn count_sealed_values(dir: &Path) -> Result<Vec<(String, u64)>, DbError> {
-    let path = dir.join(FILE);
-    let connection = open::open_to_look(&path)?;
-    tables::sealed::count_by_key(&connection).map_err(|error| error::describe_error(&path, &error))
 }
 
 /// The open database. Its thread ends when this is dropped.

@@ -16,7 +16,7 @@ use crate::tools::upstream::Fake;
 
 /// Commands that record their action: the command, its words as the test writes them (`ID` is an
 /// approval's id, `ITEM` a changed tool), and the action in the record.
-const ACTIONS: [(&str, &str, &str); 19] = [
+const ACTIONS: [(&str, &str, &str); 20] = [
     ("approvals approve", "approvals approve ID", "approve"),
     ("approvals deny", "approvals deny ID", "deny"),
     ("approvals notify", "approvals notify", "notify"),
@@ -34,6 +34,7 @@ const ACTIONS: [(&str, &str, &str); 19] = [
     ("pins reject", "pins reject un__write", "pins-reject"),
     ("reload", "reload", "reload"),
     ("restart", "restart fx", "restart"),
+    ("secrets rekey", "secrets rekey", "rekey"),
     ("tokens add", "tokens add ci", "token-add"),
     ("tokens revoke", "tokens revoke ci", "token-revoke"),
 ];

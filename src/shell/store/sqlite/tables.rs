@@ -10,7 +10,7 @@ pub(super) mod meta;
 pub(super) mod open_approvals;
 pub(super) mod pins;
 pub(super) mod restored;
-pub(super) mod sealed;
+pub(in crate::store) mod sealed;
 pub(super) mod sessions;
 pub(super) mod sign_ins;
 pub(super) mod states;

@@ -63,14 +63,17 @@ async fn an_approval_without_a_call_goes_over_as_it_is_and_its_answer_counts_the
     assert_eq!((&there.message, there.until, &there.digest), (&view.message, view.until, &view.digest));
     daemons.written().await;
     let text = id.to_string();
-    let answered = old.operator_answers(&text, None, OperatorAnswer::parse("once").unwrap(), "uid:1");
-    let (answered, ()) = tokio::join!(answered, async {
-        for _ in 0..40 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-            old.follow().await;
-            new.follow().await;
+    let answering = old.operator_answers(&text, None, OperatorAnswer::parse("once").unwrap(), "uid:1");
+    tokio::pin!(answering);
+    let answered = loop {
+        tokio::select! {
+            answered = &mut answering => break answered,
+            () = tokio::time::sleep(Duration::from_millis(5)) => {
+                old.follow().await;
+                new.follow().await;
+            }
         }
-    });
+    };
     assert!(answered.is_ok(), "{answered:?}");
     let grant = new.grants().iter().next().cloned().unwrap();
     old.follow().await;

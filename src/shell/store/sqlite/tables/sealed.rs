@@ -1,12 +1,14 @@
 //! All sealed columns, for work on every value under seal whatever it is.
 
+use std::path::Path;
+
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, ToSql};
 
 use super::{logins, open_approvals, pins, sessions};
-use crate::store::port::{DbOperation, LoginKey, ResealPosition, ResealedPart, SealOperations};
+use crate::store::port::{DbError, DbOperation, LoginKey, ResealPosition, ResealedPart, SealOperations};
 use crate::store::seal::{Seals, UnsealedValue};
-use crate::store::sqlite::{Sqlite, no_key, signed};
+use crate::store::sqlite::{FILE, Sqlite, error, no_key, open, signed, unsigned};
 
 /// Length of `sealed:1:` with the id of a key, without the colon behind it.
 const PREFIX: usize = "sealed:1:".len() + 16;
@@ -92,8 +94,19 @@ impl SealOperations for Sqlite {
     }
 }
 
+/// Counts the sealed values of the store in a directory, by the id of their key. Changes nothing, and
+/// other processes may use the store meanwhile. Blocks.
+///
+/// # Errors
+/// When the store cannot be read, or is not of this program's version.
+pub fn count_sealed_values(dir: &Path) -> Result<Vec<(String, u64)>, DbError> {
+    let path = dir.join(FILE);
+    let connection = open::open_to_look(&path)?;
+    count_by_key(&connection).map_err(|error| error::describe_error(&path, &error))
+}
+
 /// Counts the sealed values of each key, by the key's id.
-pub(in crate::store::sqlite) fn count_by_key(connection: &Connection) -> rusqlite::Result<Vec<(String, u64)>> {
+fn count_by_key(connection: &Connection) -> rusqlite::Result<Vec<(String, u64)>> {
     let parts: Vec<String> = COLUMNS
         .iter()
         .map(|SealedColumn { table, column, .. }| {
@@ -102,7 +115,7 @@ pub(in crate::store::sqlite) fn count_by_key(connection: &Connection) -> rusqlit
         .collect();
     let sql = format!("SELECT key, count(*) FROM ({}) GROUP BY key ORDER BY key", parts.join(" UNION ALL "));
     let mut select = connection.prepare(&sql)?;
-    let rows = select.query_map([], |row| Ok((row.get(0)?, crate::store::sqlite::unsigned(row.get(1)?))))?;
+    let rows = select.query_map([], |row| Ok((row.get(0)?, unsigned(row.get(1)?))))?;
     rows.collect()
 }
 
@@ -178,7 +191,7 @@ impl RowKey {
 
     fn number(&self, at: usize) -> u64 {
         match self.0.get(at) {
-            Some(Value::Integer(number)) => crate::store::sqlite::unsigned(*number),
+            Some(Value::Integer(number)) => unsigned(*number),
             _ => 0,
         }
     }
