@@ -15,6 +15,7 @@ pub(crate) mod inherited;
 pub(crate) mod listen;
 pub(crate) mod live;
 pub(crate) mod own_places;
+mod replica;
 mod scrape;
 pub(crate) mod succession;
 pub(crate) mod systemd;

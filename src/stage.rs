@@ -31,6 +31,8 @@
     reason = "a test fails by panicking, and the tools are those of other tests too"
 )]
 
+pub(crate) use headend_shell::stage::replicas;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;

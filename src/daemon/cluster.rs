@@ -1,5 +1,4 @@
-//! The gateway as one replica of a cluster: its row, its heartbeat, and the listener for the other
-//! replicas.
+//! The gateway as one replica of a cluster: its heartbeat, and the listener for the other replicas.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,93 +6,17 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use tokio::net::TcpListener;
 
-use crate::base::clock;
-use crate::base::current_run::CurrentRun;
 use crate::base::fair_slots::FairSlots;
 use crate::base::tally::LogTally;
 use crate::cluster::link::MAX_PASSING;
 use crate::cluster::membership::Cluster;
-use crate::cluster::peer_tls::PeerTls;
-use crate::cluster::row::ReplicaFacts;
-use crate::config::show::shared_parts;
-use crate::config::{ClusterSettings, Config, Limits, ServerSettings};
+use crate::config::{ClusterSettings, Limits};
 use crate::daemon::doors::GatewayListeners;
 use crate::daemon::gateway::{GatewayStartError, RunningGateway};
-use crate::engine::sealed::peer::PeerKey;
-use crate::gateway::service::Service;
-use crate::listener::lobby::{Lobby, LobbyLimits};
+use crate::daemon::replica::{STRANGERS, refresher, settings_for_peers};
+use crate::listener::lobby::Lobby;
 use crate::listener::tls::ServerTls;
-use crate::serve::front::{ListenerSettings, ListenerState};
-use crate::store::db::Db;
-use crate::store::port::ReplicaOperations;
-use crate::wire::digest::Digest;
-
-/// Limits of connections that have not proved to be those of a replica.
-const STRANGERS: LobbyLimits = LobbyLimits { all: 64, per_origin: 32 };
-/// Descriptors of connections to and from other replicas.
-pub(super) const DESCRIPTORS: usize = 2 * MAX_PASSING + STRANGERS.descriptors();
-
-/// Creates the member of the cluster that the configuration names; `None` without one.
-///
-/// # Errors
-/// The store is not one of a cluster, or the key for other replicas cannot be made.
-pub(super) fn member(
-    config: &Config,
-    db: Option<&Db>,
-    run: &Arc<CurrentRun>,
-) -> Result<Option<Arc<Cluster>>, GatewayStartError> {
-    let (Some(settings), Some(db)) = (&config.cluster, db) else { return Ok(None) };
-    let store =
-        replicas(db).ok_or_else(|| config_error("[cluster] needs its store, which this process has not opened"))?;
-    let secrets = db.secrets("peers 1")?.ok_or_else(|| config_error("[cluster] needs `key` in [secrets]"))?;
-    let is_secure = settings.peer_url.as_ref().is_some_and(|url| url.scheme() == "https");
-    let tls = is_secure.then(PeerTls::generate).transpose().map_err(GatewayStartError::Config)?;
-    let mut facts = ReplicaFacts {
-        name: settings.name.clone(),
-        url: settings.peer_url.clone(),
-        key: tls.as_ref().map(|tls| tls.digest().hex()),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        started: clock::unix_seconds(),
-        load: 0,
-        policy: String::new(),
-        upstreams: String::new(),
-    };
-    compare_by(&mut facts, config);
-    Ok(Some(Cluster::new(store, PeerKey::new(&secrets), tls, Arc::clone(run), facts)))
-}
-
-fn replicas(db: &Db) -> Option<Arc<dyn ReplicaOperations>> {
-    #[cfg(test)]
-    if let Some(replicas) = headend_shell::stage::replicas::installed() {
-        return Some(replicas);
-    }
-    db.replicas()
-}
-
-fn config_error(text: &str) -> GatewayStartError {
-    GatewayStartError::Config(text.to_owned())
-}
-
-/// Puts the digests in by which replicas are compared.
-fn compare_by(facts: &mut ReplicaFacts, config: &Config) {
-    let [policy, upstreams] = shared_parts(config).map(|part| Digest::of(part.as_bytes()).hex());
-    (facts.policy, facts.upstreams) = (policy, upstreams);
-}
-
-/// Returns the facts of the moment, which the heartbeat puts into the row. The digests are computed
-/// once for each configuration.
-fn refresher(service: &Arc<Service>) -> impl Fn(&mut ReplicaFacts) + Send + use<> {
-    let service = Arc::clone(service);
-    let compared = parking_lot::Mutex::new(0);
-    move |facts| {
-        let snapshot = service.snapshots.load();
-        let running = snapshot.config.server.limits.in_flight.saturating_sub(service.admission.free());
-        facts.load = u64::try_from(running).unwrap_or(u64::MAX);
-        if std::mem::replace(&mut *compared.lock(), snapshot.generation) != snapshot.generation {
-            compare_by(facts, &snapshot.config);
-        }
-    }
-}
+use crate::serve::front::ListenerState;
 
 impl RunningGateway {
     /// Enters the directory of the cluster, if there is one, and serves the listener for the other
@@ -109,7 +32,7 @@ impl RunningGateway {
     ) -> Result<(), GatewayStartError> {
         let Some(cluster) = &self.service.cluster else { return Ok(()) };
         let bound = match settings.peer_listen {
-            Some(address) => Some(super::listen::bind(PEERS, address).await?),
+            Some(address) => Some(bind(address).await?),
             None => None,
         };
         if let Some((listener, local)) = bound {
@@ -162,19 +85,10 @@ impl RunningGateway {
 /// Key of the configuration that sets the address of the listener for replicas.
 const PEERS: &str = "[cluster] peer-listen";
 
-/// Returns the settings of the listener for replicas, which send the authority of `peer-url` as Host.
-pub(super) fn settings_for_peers(
-    server: &ServerSettings,
-    local: SocketAddr,
-    host: Option<String>,
-    limits: &Limits,
-) -> ListenerSettings {
-    let server = ServerSettings {
-        allowed_hosts: host.into_iter().collect(),
-        allowed_origins: Vec::new(),
-        trusted_proxies: Vec::new(),
-        ..server.clone()
-    };
-    // Plain connections are possible on loopback only, which the configuration has checked.
-    ListenerSettings::new(local, &server, Limits { connections: MAX_PASSING, ..limits.clone() }, true)
+/// Binds the listener for replicas; returns it with its actual address.
+async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), GatewayStartError> {
+    let failed = |source| GatewayStartError::Listen { key: PEERS, address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let local = listener.local_addr().map_err(failed)?;
+    Ok((listener, local))
 }

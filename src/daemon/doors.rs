@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::config::Config;
 use crate::console;
-use crate::daemon::{access, cluster};
+use crate::daemon::{access, replica};
 use crate::listener::address::CredentialFailures;
 use crate::listener::callers::credentials::Credentials;
 use crate::listener::descriptors::DescriptorRoom;
@@ -77,7 +77,7 @@ impl super::gateway::RunningGateway {
 /// Divides the process's file descriptors among listeners, upstreams and the fixed needs of
 /// console, metrics and admin socket.
 pub(super) fn room(config: &Config, listeners: usize) -> DescriptorRoom {
-    let peers = if config.cluster.is_some() { cluster::DESCRIPTORS } else { 0 };
+    let peers = if config.cluster.is_some() { replica::DESCRIPTORS } else { 0 };
     let fixed = console::DESCRIPTORS + pages::CONNECTIONS.descriptors() + access::DESCRIPTORS + peers;
     DescriptorRoom::make(&config.server.limits, listeners, config.upstreams.len(), fixed)
 }

@@ -21,9 +21,9 @@ use crate::config::{Config, FileFingerprint, LoadedConfig};
 use crate::console::{self, ConsoleSite};
 use crate::daemon::access::SocketUserTable;
 use crate::daemon::client_access::session_limits;
-use crate::daemon::cluster;
 use crate::daemon::doors::{GatewayAddresses, GatewayListeners};
 use crate::daemon::own_places::find_protected_folders;
+use crate::daemon::replica;
 use crate::daemon::succession::{HandoverState, PriorDaemon};
 use crate::daemon::tokens::{self, LiveTokens};
 use crate::gateway::client::admission::RequestAdmission;
@@ -254,7 +254,11 @@ impl RunningGateway {
         };
         let keys =
             Keys::open(db.as_ref())?.ok_or_else(|| GatewayStartError::Config("no key could be made".to_owned()))?;
-        let cluster = cluster::member(&config, db.as_ref().filter(|_| is_daemon), &keys.run)?;
+        let cluster = match db.as_ref().filter(|_| is_daemon) {
+            Some(db) => replica::member(&config, db, db.secrets("peers 1")?.as_ref(), &keys.run),
+            None => Ok(None),
+        };
+        let cluster = cluster.map_err(GatewayStartError::Config)?;
         let kept_sessions = db.clone().map(SessionStore::open).transpose()?.flatten();
         let token_store = db.clone();
         let sign_ins = db.clone().map(|db| SignIns::new(db, console::MAX_SESSIONS));

@@ -297,14 +297,3 @@ fn readiness(conditions: &[GatewayFault]) -> (http::StatusCode, String) {
         conditions.iter().map(|GatewayFault { reason, text, .. }| format!("{reason}: {text}\n")).collect();
     (status, format!("{word}\n{lines}"))
 }
-
-/// Binds a listener; returns it with its actual address. `key` names the setting in the error.
-pub(super) async fn bind(
-    key: &'static str,
-    address: SocketAddr,
-) -> Result<(TcpListener, SocketAddr), GatewayStartError> {
-    let failed = |source| GatewayStartError::Listen { key, address, source };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
-    let local = listener.local_addr().map_err(failed)?;
-    Ok((listener, local))
-}

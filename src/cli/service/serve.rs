@@ -199,7 +199,7 @@ pub(crate) async fn open_on_stage(
     let loaded = source::load(&common, &[]).map_err(told)?;
     warn(&loaded, false);
     let mut store = source::open_store(&loaded.config).map_err(told)?;
-    if headend_shell::stage::replicas::installed().is_some() {
+    if crate::stage::replicas::installed().is_some() {
         // The replicas of a stage share the directory of replicas alone.
         store = store.in_cluster(None);
     }
