@@ -16,7 +16,7 @@ use crate::wire::foreign;
 pub(super) enum SecretsCommand {
     /// Seal every value of the store that an earlier key sealed with the present key.
     ///
-    /// Write the new key as `key` and the old one as `previous-key` in [secrets], restart the
+    /// Write the new key as `key` and the old one as `previous-key` in `[secrets]`, restart the
     /// daemon, and run this command, with the daemon or without one. It can be interrupted and
     /// repeated. When it says so, the earlier key can go. Exit 1 when a value does not open.
     Rekey(RekeyArgs),

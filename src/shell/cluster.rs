@@ -15,7 +15,7 @@
 //!   ([`crate::engine::sealed::peer`]). The client's credential does not.
 //! - A request is passed on once: the listener for peers never passes on.
 //!
-//! [`crate::serve::passing`] decides for a request, and [`crate::serve::http_server`] serves both
+//! `serve::passing` decides for a request, and [`crate::serve::http_server`] serves both
 //! kinds of listener.
 
 pub mod link;

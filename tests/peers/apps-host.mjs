@@ -82,7 +82,12 @@ const commands = {
   /** Presses an element of the open view and waits until a text of it matches; without a pattern it says the text alone. */
   async press({ press, text, matches }) {
     const view = page.frameLocator("iframe");
-    if (press) await view.locator(press).first().click();
+    const before = await page.evaluate(() => window.host.calls().length);
+    if (press) {
+      await view.locator(press).first().click();
+      // The text of the view's own result may match before the call of the button has ended.
+      await page.waitForFunction((n) => window.host.calls().length > n, before, { timeout: 20000 }).catch(() => null);
+    }
     const element = view.locator(text).first();
     const found = matches ? element.filter({ hasText: new RegExp(matches) }) : element;
     const failed = await found.waitFor({ timeout: 20000 }).then(() => null, (error) => String(error));
