@@ -80,8 +80,8 @@ pub(super) fn run(common: &CommonOptions, args: &CallArgs) -> Result<u8, Command
     Ok(if is_error { NO } else { code })
 }
 
-/// Waits for the server of a tool if it is starting and a person is at the terminal. Returns true if
-/// the call, which was not made, can be made again.
+/// Waits for the server of a tool if it is starting and a person is at the terminal. Returns true
+/// if the call, which was not made, can be made again.
 fn wait_for_start(daemon: &mut DaemonConnection, name: &str, result: &RawObject) -> Result<bool, CommandFailure> {
     let refusal = result.object("_meta").and_then(|meta| meta.object("headend/refusal"));
     let is_down = refusal.is_some_and(|refusal| refusal.string("reason").as_deref() == Some("upstream_down"));

@@ -1,4 +1,5 @@
-//! The command `headend secrets rekey`: seals the values of the store anew after a change of the key.
+//! The command `headend secrets rekey`: seals the values of the store anew after a change of the
+//! key.
 
 use clap::{Args, Subcommand};
 

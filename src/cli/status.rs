@@ -116,7 +116,8 @@ fn all(screen: Screen, status: &StatusView) -> String {
     out
 }
 
-/// Formats a replica of the cluster in one line, with a warning if it differs from the one that answers.
+/// Formats a replica of the cluster in one line, with a warning if it differs from the one that
+/// answers.
 fn format_replica(replica: &ReplicaView) -> String {
     let ReplicaView { name, version, uptime_seconds, heartbeat_seconds, in_flight, own, differs } = replica;
     let mut line = format!(

@@ -59,8 +59,8 @@ pub fn render(config: &Config) -> String {
     out
 }
 
-/// Returns the parts of a configuration that all replicas of a cluster should have alike: the policy
-/// and the upstreams, secrets redacted.
+/// Returns the parts of a configuration that all replicas of a cluster should have alike: the
+/// policy and the upstreams, secrets redacted.
 pub fn shared_parts(config: &Config) -> [String; 2] {
     let (mut rules, mut upstreams) = (String::new(), String::new());
     config.policy.scopes.iter().for_each(|one| scope(&mut rules, one));

@@ -25,7 +25,7 @@ impl ActivatedSockets {
     /// for another process. Call it once, before this process starts a thread.
     pub(crate) fn take() -> Self {
         let mut taken = Self::default();
-        // It also keeps all descriptors from programs that this process starts.
+        // The check also keeps all descriptors from programs that this process starts.
         let count = match sd_notify::listen_fds() {
             Ok(passed) if passed.len() == 0 => return taken,
             Ok(passed) => passed.len(),

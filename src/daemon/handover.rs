@@ -30,7 +30,7 @@ pub(super) mod giving;
 pub(crate) mod late;
 pub(crate) mod taking;
 
-/// What a client of the admin socket writes in its hello to take the daemon over.
+/// The `want` in the hello of a process that takes the daemon over.
 pub(crate) const TAKE_OVER: &str = "take-over";
 
 /// A message of the daemon that is taken over.

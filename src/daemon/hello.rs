@@ -11,7 +11,7 @@ use crate::wire::json::raw::{RawJson, RawObject};
 /// Version of the hello. The daemon refuses a client with a higher version.
 pub(super) const HELLO: u64 = 1;
 
-/// What another process of our own user writes in its hello to pass a request on.
+/// The `want` in the hello of a process of our own user that passes a request on.
 pub(super) const HTTP: &str = "http";
 
 /// Writes the socket's address into the state directory, for clients whose environment lacks the

@@ -46,8 +46,8 @@ pub(crate) fn check_certificates(config: &Config) -> Result<(), String> {
 
 impl RunningGateway {
     /// Opens the HTTP listeners of the configuration, as far as they are not among the `inherited`
-    /// sockets, and spawns their tasks, and a task that ends idle sessions. No connection is accepted
-    /// before `begun` fires.
+    /// sockets, and spawns their tasks, and a task that ends idle sessions. No connection is
+    /// accepted before `begun` fires.
     ///
     /// # Errors
     /// [`GatewayStartError`]. An address that cannot be bound fails before any listener is served.

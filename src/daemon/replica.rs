@@ -26,8 +26,8 @@ pub(super) const STRANGERS: LobbyLimits = LobbyLimits { all: 64, per_origin: 32 
 /// Descriptors of connections to and from other replicas.
 pub(super) const DESCRIPTORS: usize = 2 * MAX_PASSING + STRANGERS.descriptors();
 
-/// Creates the member of the cluster that the configuration names; `None` without one. `secrets` are
-/// those of the cluster for this purpose.
+/// Creates the member of the cluster that the configuration names; `None` without one. `secrets`
+/// are those of the cluster for this purpose.
 ///
 /// # Errors
 /// A sentence: the store is not one of a cluster, or the key for other replicas cannot be made.
@@ -85,7 +85,8 @@ pub(super) fn refresher(service: &Arc<Service>) -> impl Fn(&mut ReplicaFacts) + 
     }
 }
 
-/// Returns the settings of the listener for replicas, which send the authority of `peer-url` as Host.
+/// Returns the settings of the listener for replicas, which send the authority of `peer-url` as
+/// Host.
 pub(super) fn settings_for_peers(
     server: &ServerSettings,
     local: SocketAddr,

@@ -1,4 +1,4 @@
-//! What a daemon knows of the one before it and the one after it.
+//! A daemon's knowledge of the daemon before it and of the daemon after it.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;

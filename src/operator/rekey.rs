@@ -1,5 +1,5 @@
-//! Seals the values of the store anew after a change of the key, in a running gateway and in a store
-//! without a daemon.
+//! Seals the values of the store anew after a change of the key, in a running gateway and in a
+//! store without a daemon.
 
 use serde::{Deserialize, Serialize};
 

@@ -91,8 +91,8 @@ pub(crate) struct ReplicaView {
     pub(crate) in_flight: u64,
     /// True for the replica that answers.
     pub(crate) own: bool,
-    /// What it has otherwise than the replica that answers: `policy`, `upstreams`, `version`; `name`
-    /// if two have one name.
+    /// Differences from the replica that answers: `policy`, `upstreams`, `version`;
+    /// `name` if two have one name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) differs: Vec<String>,
 }

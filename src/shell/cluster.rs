@@ -10,8 +10,8 @@
 //!   the next request claims it in the store and revives it. A parked call or a task is lost with
 //!   its owner, and never run again.
 //! - A request for another replica is passed on over HTTP ([`link`]): with mutual TLS by keys that
-//!   each replica makes at its start and whose digests stand in the rows ([`peer_tls`]), or plain on
-//!   loopback. The caller goes along, sealed for this one request
+//!   each replica makes at its start and whose digests stand in the rows ([`peer_tls`]), or plain
+//!   on loopback. The caller goes along, sealed for this one request
 //!   ([`crate::engine::sealed::peer`]). The client's credential does not.
 //! - A request is passed on once: the listener for peers never passes on.
 //!

@@ -2,8 +2,8 @@
 //! endpoints that clients connect to.
 //!
 //! In reading order: [`telemetry`], [`base`], [`store`], [`cluster`], [`upstream`], [`gateway`],
-//! [`listener`], [`serve`]; each layer may use those before it. They are a crate of their own, so that a change
-//! of a command or of a console page does not compile them again.
+//! [`listener`], [`serve`]; each layer may use those before it. They are a crate of their own, so
+//! that a change of a command or of a console page does not compile them again.
 
 #![allow(
     clippy::missing_errors_doc,

@@ -1,5 +1,5 @@
-//! Tests of several replicas in one process, whose directory is in memory. They begin with copies of
-//! one store, so that all of them have its keys.
+//! Tests of several replicas in one process, whose directory is in memory. They begin with copies
+//! of one store, so that all of them have its keys.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -112,8 +112,8 @@ impl TestCluster {
         self.replicas[replica].inner().peers_front().unwrap().local.port()
     }
 
-    /// Ends a replica and leaves its row in the directory, as kill -9 does. Returns the port on which
-    /// others reached it.
+    /// Ends a replica and leaves its row in the directory, as kill -9 does. Returns the port on
+    /// which others reached it.
     fn kill(&mut self, replica: usize) -> u16 {
         let port = self.peer_port(replica);
         let run = self.replicas[replica].inner().service.cluster.as_ref().unwrap().run().unwrap();

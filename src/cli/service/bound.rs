@@ -116,8 +116,8 @@ fn fired() -> CancellationToken {
     token
 }
 
-/// Maps the error to an exit code: 78 for a wrong configuration, 69 for a cluster's store that stays
-/// away, 75 for a directory or address that may be usable at a later start, 70 for a defect.
+/// Maps the error to an exit code: 78 for a wrong configuration, 69 for a cluster's store that
+/// stays away, 75 for a directory or address that may be usable at a later start, 70 for a defect.
 pub(in crate::cli) fn start_failure(error: GatewayStartError) -> CommandFailure {
     let code = match error {
         GatewayStartError::Config(_) => CONFIG,

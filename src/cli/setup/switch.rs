@@ -34,8 +34,8 @@ pub(in crate::cli) fn run(common: &CommonOptions, name: &str, on: bool) -> Resul
     print(&format!("{shown}: {word} in {}{plan}\n", path.display()))
 }
 
-/// Records the switch of upstreams in the audit log of the store, if there is one. A failure is only
-/// reported: nothing else in the store changes without a daemon.
+/// Records the switch of upstreams in the audit log of the store, if there is one. A failure is
+/// only reported: nothing else in the store changes without a daemon.
 pub(super) fn record(common: &CommonOptions, names: &[&str], on: bool, outcome: Result<&str, &str>) {
     let action = if on { OperatorAction::Enable } else { OperatorAction::Disable };
     let store = operator::open_store(common).map_err(|failure| failure.text);

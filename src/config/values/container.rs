@@ -76,8 +76,8 @@ impl<'a> ContainerRun<'a> {
         !self.rest.iter().any(is_it)
     }
 
-    /// Returns the image if it has no tag but `latest` and no digest; `None` too if an unknown option
-    /// stands before it.
+    /// Returns the image if it has no tag but `latest` and no digest; `None` too if an unknown
+    /// option stands before it.
     pub(crate) fn untagged_image(self) -> Option<&'a str> {
         let is_in = |known: &str, word: &str| known.split_whitespace().any(|one| one == word);
         let mut words = self.rest.iter();

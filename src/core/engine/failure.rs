@@ -26,11 +26,11 @@ use crate::wire::message;
 ///
 /// `unrecorded` means that the audit log takes no records, or that the use of a once-grant could
 /// not be stored. `store_unavailable` means the same of a cluster's store that does not answer, and
-/// that a stored grant cannot be confirmed. `gone` means that a list of this client has shown the tool, and that it is no
-/// longer offered. `daemon_away` means that `headend stdio` stands in for a daemon that does not
-/// answer. `replica_lost` means that the replica of a cluster which held the call is gone. An
-/// upstream's HTTP status never becomes ours: HTTP 429 and 503 speak of the transport
-/// alone. These words are reserved for the gateway, see [`crate::mcp::voice`].
+/// that a stored grant cannot be confirmed. `gone` means that a list of this client has shown the
+/// tool, and that it is no longer offered. `daemon_away` means that `headend stdio` stands in for a
+/// daemon that does not answer. `replica_lost` means that the replica of a cluster which held the
+/// call is gone. An upstream's HTTP status never becomes ours: HTTP 429 and 503 speak of the
+/// transport alone. These words are reserved for the gateway, see [`crate::mcp::voice`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallFailure {
     pub reason: FailureReason,
@@ -102,8 +102,8 @@ impl CallFailure {
         Self::new(FailureReason::UpstreamDown, ExecutionDoubt::No, "The server behind this item is not running.")
     }
 
-    /// Returns the failure of a call that was parked or in flight at a replica of the cluster which is
-    /// gone. It is never started again.
+    /// Returns the failure of a call that was parked or in flight at a replica of the cluster which
+    /// is gone. It is never started again.
     pub fn replica_lost() -> Self {
         let text = "The replica of the gateway that held this call is gone.";
         Self::new(FailureReason::ReplicaLost, ExecutionDoubt::Unknown, text)

@@ -23,12 +23,12 @@ pub fn may_hand_uris(result: &RawJson) -> bool {
         || has_escaped_ascii(result.bytes(), |c| c.is_ascii_alphabetic() || b":/_".contains(&c))
 }
 
-/// Passes each view that a result of a tool or a prompt embeds to `passes`, with its URI. Returns the
-/// result with a text in the place of each that it refuses; `None` if it refuses none.
+/// Passes each view that a result of a tool or a prompt embeds to `passes`, with its URI. Returns
+/// the result with a text in the place of each that it refuses; `None` if it refuses none.
 ///
 /// # Errors
-/// A content block or the result's `_meta` has a member twice, so that two readers may find different
-/// views.
+/// A content block or the result's `_meta` has a member twice, so that two readers may find
+/// different views.
 pub fn withhold_embedded_views(
     result: &RawJson,
     passes: &mut dyn FnMut(&str, &RawJson) -> bool,

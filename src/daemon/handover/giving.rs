@@ -29,8 +29,9 @@ const TRIES: u32 = 10;
 /// Time between two looks for upstreams that no call needs.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Hands the daemon over to the process at the other end of `stream`, which belongs to our own user.
-/// If that process serves in the end, this one is told to end; in all other cases it is as before.
+/// Hands the daemon over to the process at the other end of `stream`, which belongs to our own
+/// user. If that process serves in the end, this one is told to end; in all other cases it is as
+/// before.
 ///
 /// # Errors
 /// The connection failed before anything changed.
@@ -166,8 +167,8 @@ async fn agree(
     }
 }
 
-/// Continues the chain `main` of the audit log after a hand-over that failed for the reason `error`.
-/// The other process may still be ending.
+/// Continues the chain `main` of the audit log after a hand-over that failed for the reason
+/// `error`. The other process may still be ending.
 async fn take_log_back(gateway: &RunningGateway, error: &io::Error) {
     let audit = &gateway.service.audit;
     let mut tries = 1;

@@ -85,9 +85,9 @@ impl Predecessor {
         if matches!(answer, GiverMessage::Yours) { Ok(()) } else { Err(strange()) }
     }
 
-    /// Says that the gateway is built, adopts the open approvals of the daemon, and waits until this
-    /// process may serve. Then reads what the daemon has changed in the store since the gateway was
-    /// built.
+    /// Says that the gateway is built, adopts the open approvals of the daemon, and waits until
+    /// this process may serve. Then reads what the daemon has changed in the store since the
+    /// gateway was built.
     ///
     /// # Errors
     /// A sentence; the daemon then goes on.

@@ -198,8 +198,9 @@ fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// The body of a response of another replica. Read to its end, it gives the connection back; dropped
-/// before, it ends the connection, by which the other replica learns that its client is gone.
+/// The body of a response of another replica. Read to its end, it gives the connection back;
+/// dropped before, it ends the connection, by which the other replica learns that its client is
+/// gone.
 #[derive(Debug)]
 pub struct PeerBody {
     body: Incoming,

@@ -170,8 +170,8 @@ impl Cluster {
         self.tls.as_ref()
     }
 
-    /// Completes a `peer-url` with port 0 by the port that the listener got, and returns the Host that
-    /// other replicas send.
+    /// Completes a `peer-url` with port 0 by the port that the listener got, and returns the Host
+    /// that other replicas send.
     pub fn bound_to(&self, port: u16) -> Option<String> {
         let mut facts = self.facts.lock();
         let url = facts.url.as_mut()?;

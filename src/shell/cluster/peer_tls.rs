@@ -1,6 +1,6 @@
-//! Mutual TLS between replicas, by raw public keys (RFC 7250): each replica makes a key at its start
-//! and proves that it has it. Whose key it is stands in the sealed rows of the directory, so there
-//! are no certificates, and nothing to renew.
+//! Mutual TLS between replicas, by raw public keys (RFC 7250): each replica makes a key at its
+//! start and proves that it has it. Whose key it is stands in the sealed rows of the directory, so
+//! there are no certificates, and nothing to renew.
 //!
 //! A connection to a replica ends in the handshake unless that replica has the key of its row. The
 //! key of a replica that connects is looked up after the handshake, before the first request is

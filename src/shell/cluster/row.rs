@@ -1,4 +1,4 @@
-//! What a replica says of itself in its row.
+//! The content of a replica's row: its addresses, version and load.
 
 use std::time::{Duration, Instant};
 

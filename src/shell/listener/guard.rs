@@ -66,8 +66,8 @@ impl HeadGuard {
         Self { scheme: "https://", ..self }
     }
 
-    /// Makes the origins of the allowed hosts `https` ones, as pages that a proxy with TLS passes on
-    /// have. A page of such a host over `http` may be anyone's on the way.
+    /// Makes the origins of the allowed hosts `https` ones, as pages that a proxy with TLS passes
+    /// on have. A page of such a host over `http` may be anyone's on the way.
     pub fn behind_tls_proxy(self) -> Self {
         let origins = self.hosts.iter().map(|host| format!("https://{host}")).collect();
         Self { origins, is_proxied: true, ..self }

@@ -50,8 +50,8 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Serves requests until the client sends no more, or until `stop` fires and the requests in
 /// progress are answered. A connection without any request so far has the time of `linger` for one;
-/// the protocol itself tells all others which requests are answered. Each request is a task in `tasks`, and marks the connection as busy in
-/// `phase`.
+/// the protocol itself tells all others which requests are answered. Each request is a task in
+/// `tasks`, and marks the connection as busy in `phase`.
 ///
 /// # Errors
 /// The client goes away, or sends bytes that are not HTTP/2.

@@ -141,8 +141,8 @@ impl<'a> AuthenticatedRequest<'a> {
         }
     }
 
-    /// Parses the body as JSON and as JSON-RPC, and handles the message or batch. `body` is there in a
-    /// cluster.
+    /// Parses the body as JSON and as JSON-RPC, and handles the message or batch. `body` is there
+    /// in a cluster.
     async fn message(&self, bytes: Bytes, body: Option<&Bytes>) -> HttpReply {
         let heard = ClientInput::read(bytes, JsonBounds::CLIENT);
         let requests = heard.requests();

@@ -335,7 +335,8 @@ impl HttpConnection {
         host.is_some_and(|host| host.host().eq_ignore_ascii_case(name))
     }
 
-    /// Returns the facts about the connection that a process needs to which its requests are passed.
+    /// Returns the facts about the connection that a process needs to which its requests are
+    /// passed.
     pub(super) fn origin(&self, listener: SocketAddr) -> PassedOrigin {
         PassedOrigin { listener, peer: self.peer, server_name: self.server_name.clone() }
     }

@@ -1,9 +1,10 @@
-//! Passes requests that arrive after a hand-over on to the process that serves in place of this one.
+//! Passes requests that arrive after a hand-over on to the process that serves in place of this
+//! one.
 //!
 //! A client may write a request in the moment in which its idle connection is closed, and a POST is
-//! not repeated. So connections stay open for a while after the hand-over ([`LINGER`]). Each request
-//! that arrives on them is passed on with its body as it comes, credentials included, over a
-//! connection of its own, and so is the answer. The other process judges the request as if it had
+//! not repeated. So connections stay open for a while after the hand-over ([`LINGER`]). Each
+//! request that arrives on them is passed on with its body as it comes, credentials included, over
+//! a connection of its own, and so is the answer. The other process judges the request as if it had
 //! accepted the client's connection itself. The answer ends the connection of the client, which
 //! connects to the other process then.
 
@@ -83,9 +84,9 @@ impl Successor {
         Self { connect, places: Arc::new(Semaphore::new(MAX_PASSED)) }
     }
 
-    /// Passes a request on and returns the answer, whose body arrives as the other process sends it.
-    /// A request that was not passed on gets 503, and one whose answer is lost 502. `tasks` run the
-    /// connection to the other process until `stop` fires.
+    /// Passes a request on and returns the answer, whose body arrives as the other process sends
+    /// it. A request that was not passed on gets 503, and one whose answer is lost 502. `tasks` run
+    /// the connection to the other process until `stop` fires.
     pub async fn pass(
         &self,
         request: Request<Incoming>,
@@ -137,16 +138,16 @@ impl Successor {
 type RequestSender = http1::SendRequest<Incoming>;
 type SuccessorConnection = http1::Connection<TokioIo<UnixStream>, Incoming>;
 
-/// Returns the request as the other process gets it: in HTTP/1.1, without the fields of the client's
-/// connection.
+/// Returns the request as the other process gets it: in HTTP/1.1, without the fields of the
+/// client's connection.
 fn for_successor(mut request: Request<Incoming>) -> Request<Incoming> {
     *request.version_mut() = Version::HTTP_11;
     remove_connection_fields(request.headers_mut());
     request
 }
 
-/// Returns the answer as the client gets it, as the last one of its connection. With `is_stream` its
-/// body ends after [`STREAM_LIFE`].
+/// Returns the answer as the client gets it, as the last one of its connection. With `is_stream`
+/// its body ends after [`STREAM_LIFE`].
 fn for_client(response: Response<Incoming>, is_stream: bool) -> Response<ReplyBody> {
     let (mut head, body) = response.into_parts();
     head.version = Version::default();

@@ -30,8 +30,8 @@ impl RequestHead for RequestHeaders<'_> {
     }
 }
 
-/// Returns the run of the replica in whose memory the parked call or the task of a request is, if the
-/// request names one.
+/// Returns the run of the replica in whose memory the parked call or the task of a request is, if
+/// the request names one.
 pub(crate) fn run_of(method: Method, params: &RawObject) -> Option<RunId> {
     let is_of_task = matches!(method, Method::TasksGet | Method::TasksUpdate | Method::TasksCancel);
     split_mark(&params.said(if is_of_task { "taskId" } else { "requestState" })?).0

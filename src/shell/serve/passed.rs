@@ -1,5 +1,5 @@
-//! What travels with a passed-on request: its caller, for whom the sender vouches, and the digest of
-//! its body.
+//! The fields that travel with a passed-on request: its caller, for whom the sender vouches, and
+//! the digest of its body.
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -9,7 +9,8 @@ use crate::engine::sealed::peer::{PassedCaller, PassedRequest};
 use crate::engine::sealed::run_id::{RunId, split_mark};
 use crate::wire::digest::Digest;
 
-/// The caller of a passed-on request: the run of the sender, and the caller sealed for this request.
+/// The caller of a passed-on request: the run of the sender, and the caller sealed for this
+/// request.
 pub(super) static CALLER: HeaderName = HeaderName::from_static("headend-caller");
 /// Digest of the body of a passed-on request, in hexadecimal.
 pub(super) static BODY: HeaderName = HeaderName::from_static("headend-body");
@@ -18,8 +19,8 @@ static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 pub(super) static RUN: HeaderName = HeaderName::from_static("headend-run");
 pub(super) static LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Returns the run that has passed a request on, the run that it is for, and the caller for which the
-/// first one vouches; `None` for any other request.
+/// Returns the run that has passed a request on, the run that it is for, and the caller for which
+/// the first one vouches; `None` for any other request.
 pub(super) async fn take_caller(cluster: &Cluster, head: &Parts) -> Option<(RunId, RunId, PassedCaller)> {
     let (from, sealed) = split_mark(single(&head.headers, &CALLER)?);
     let (from, run) = (from?, cluster.run()?);

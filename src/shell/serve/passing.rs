@@ -71,16 +71,16 @@ pub(super) struct PassableRequest<'a> {
 /// The outcome of passing a request on.
 enum PassingOutcome {
     Answered(Box<HttpReply>),
-    /// The replica has not taken the request: it does not hold what the request is for, does not know
-    /// the caller, or something else answers at its address.
+    /// The replica has not taken the request: it does not hold what the request is for, does not
+    /// know the caller, or something else answers at its address.
     Misdirected,
     /// Nothing listens at the address of the replica.
     Refused,
 }
 
 impl PassableRequest<'_> {
-    /// Passes the request on to the replica that holds its session, and returns the response; `None`
-    /// if this replica holds the session.
+    /// Passes the request on to the replica that holds its session, and returns the response;
+    /// `None` if this replica holds the session.
     pub(super) async fn to_holder(self, session: &NamedSession) -> Option<HttpReply> {
         let mut doubt = HolderDoubt::None;
         for _ in 0..ATTEMPTS {
@@ -109,8 +109,8 @@ impl PassableRequest<'_> {
         ))
     }
 
-    /// Passes the request on to the replica in whose memory its call, task or session is, and returns
-    /// the response; `None` if that is this one, or none that lives.
+    /// Passes the request on to the replica in whose memory its call, task or session is, and
+    /// returns the response; `None` if that is this one, or none that lives.
     pub(super) async fn to_run(self, run: RunId) -> Option<HttpReply> {
         if self.cluster.is_own(run) {
             return None;

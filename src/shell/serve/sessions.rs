@@ -170,8 +170,8 @@ impl ClientSessions {
         Self { table, limits, began, kept: replay::RecordedBytes::new(budget), approvals, store, run }
     }
 
-    /// Returns whether this process holds the session of an id, so that no other replica needs to be
-    /// asked.
+    /// Returns whether this process holds the session of an id, so that no other replica needs to
+    /// be asked.
     pub fn is_held(&self, id: &str) -> bool {
         self.table.lock().get(id).is_some_and(|session| *session.held_by.lock() == self.run.get())
     }

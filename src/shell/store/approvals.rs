@@ -131,7 +131,8 @@ struct OpenState {
     writing: HashMap<Arc<str>, ApprovalSubject>,
     /// Grants that ended here while the store took no writes, and are live in it.
     undone: HashSet<Arc<str>>,
-    /// Receives each open approval once no call waits for it; `None` unless the daemon is taken over.
+    /// Receives each open approval once no call waits for it; `None` unless the daemon is taken
+    /// over.
     successor: Option<mpsc::Sender<PassedApproval>>,
     /// Approvals that were passed on, whose answers another process judges.
     passed: HashSet<ApprovalId>,

@@ -80,8 +80,8 @@ impl Db {
         dir.join(FILE).exists()
     }
 
-    /// Checks that the store of this directory, which another process has open, is of this program's
-    /// version. Changes nothing. Blocks.
+    /// Checks that the store of this directory, which another process has open, is of this
+    /// program's version. Changes nothing. Blocks.
     ///
     /// # Errors
     /// A sentence with the file.

@@ -114,9 +114,9 @@ impl StateDir {
         }
     }
 
-    /// Returns a sentence for each key that sealed values of the store need besides the present one:
-    /// a key that is configured but only opens, or one that is not here. Changes nothing; a store
-    /// that cannot be read has no sentence. Blocks.
+    /// Returns a sentence for each key that sealed values of the store need besides the present
+    /// one: a key that is configured but only opens, or one that is not here. Changes nothing; a
+    /// store that cannot be read has no sentence. Blocks.
     pub fn doubt_keys(&self) -> Vec<String> {
         if !self.has_db() {
             return Vec::new();

@@ -16,10 +16,12 @@ use crate::wire::json::raw::{RawJson, RawObject};
 
 mod forms;
 mod launch_text;
+mod sealed_text;
 
 pub use self::forms::{ListedDefinition, PinTextForms};
 pub use self::launch_text::is_private;
 pub(in crate::store) use self::launch_text::{configured_part, describe_launch};
+pub(in crate::store) use self::sealed_text::{launch_place, open_text, seal_text};
 
 /// The kind of thing that a pin is about.
 #[derive(

@@ -66,8 +66,8 @@ impl RestoreReview {
         }
     }
 
-    /// Records the restore, then each time that the store turns out to be in another database, until
-    /// `stop` fires.
+    /// Records the restore, then each time that the store turns out to be in another database,
+    /// until `stop` fires.
     pub async fn run(self, audit: AuditLog, stop: CancellationToken) {
         let mut changes = Some(self.db.health().changes());
         self.clone().record(audit.clone()).await;

@@ -128,7 +128,8 @@ impl Seals {
         Self::with(secrets.into_iter().flatten()).ok_or_else(|| told(io::Error::other("makes no key")))
     }
 
-    /// Derives the keys of these secrets, each with its origin; the first one seals. `None` would be a failure of the library's key derivation and never happens.
+    /// Derives the keys of these secrets, each with its origin; the first one seals. `None` would
+    /// be a failure of the library's key derivation and never happens.
     pub fn with<'s>(secrets: impl Iterator<Item = (&'static str, &'s str)>) -> Option<Self> {
         let keys = secrets.map(|(origin, secret)| SealKey::of(origin, secret)).collect::<Option<_>>()?;
         Some(Self(Arc::new(SealKeys { keys, lost: AtomicBool::new(false) })))

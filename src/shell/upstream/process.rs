@@ -13,7 +13,8 @@ pub mod prior;
 #[cfg(target_os = "linux")]
 mod procfs;
 pub(super) mod stderr;
-/// The substitutes of other systems are compiled with the tests here too, so that they keep to what their callers use.
+/// The substitutes of other systems are compiled with the tests here too, so that they keep to what
+/// their callers use.
 #[cfg(all(test, target_os = "linux"))]
 #[expect(dead_code, unreachable_pub, reason = "nothing here starts a child without a guard")]
 mod unguarded;

@@ -230,7 +230,8 @@ async fn open_stream(
     let list = RawJson::list(uris.iter().map(|uri| RawJson::string(uri)));
     let wanted = RawObject::of([("resourceSubscriptions", list)]).encode();
     let body = RawObject::of([("notifications", wanted)]);
-    // The stream is for all clients together, so it declares Apps as the gateway does for its lists.
+    // The stream is for all clients together, so it declares Apps as the gateway does for its
+    // lists.
     let apps = handle.spec.load().own_apps();
     let capabilities = apps.map(|settings| APPS.added_with(&settings, None));
     let outgoing = OutgoingCall { capabilities, ..outgoing(Method::Listen, body) };

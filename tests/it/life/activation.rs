@@ -1,5 +1,5 @@
-//! Tests of listening sockets that the service manager holds, by the protocol of `sd_listen_fds(3)`:
-//! connections wait in them while the daemon restarts.
+//! Tests of listening sockets that the service manager holds, by the protocol of
+//! `sd_listen_fds(3)`: connections wait in them while the daemon restarts.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};

@@ -300,7 +300,7 @@ fn without_a_daemon_it_starts_as_usual() {
     assert!(gateway.stderr.all().join("\n").contains("none to take over"), "{}", gateway.story());
 }
 
-/// What came of the calls of one client under load.
+/// The outcomes of the calls of one client under load.
 #[derive(Debug, Default)]
 struct Tally {
     answered: usize,

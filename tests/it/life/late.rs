@@ -1,5 +1,5 @@
-//! Tests of requests that arrive on connections of a daemon that another one has taken over: the new
-//! daemon answers them, and no client loses a request on the connection that is closed.
+//! Tests of requests that arrive on connections of a daemon that another one has taken over: the
+//! new daemon answers them, and no client loses a request on the connection that is closed.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;

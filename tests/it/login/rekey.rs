@@ -1,5 +1,5 @@
-//! Tests of a change of the key that seals the store: the previous key, `headend secrets rekey`, and
-//! the end of the previous key.
+//! Tests of a change of the key that seals the store: the previous key, `headend secrets rekey`,
+//! and the end of the previous key.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Tests of servers and clients that attack by apps: views on other ways than a read, other spellings
-//! of a URI, floods of URIs, and names and views of servers that are not there.
+//! Tests of servers and clients that attack by apps: views on other ways than a read, other
+//! spellings of a URI, floods of URIs, and names and views of servers that are not there.
 
 use std::time::Duration;
 

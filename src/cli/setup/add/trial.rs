@@ -30,9 +30,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// A server that has answered.
 #[derive(Debug)]
 pub(super) enum TriedServer {
-    /// It wants a login, or has answered 401.
+    /// The server wants a login, or has answered 401.
     Closed,
-    /// It did not list its tools in time.
+    /// The server did not list its tools in time.
     Unlisted,
     /// Each tool with its effect and description.
     Listed(Vec<[String; 3]>),

@@ -18,7 +18,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 const OUTPUT: u64 = 1 << 20;
 
 /// Asks the package tool for the newest version of the package that a command leaves open. The tool
-/// runs in the surroundings of the upstream's program, and fetches and starts nothing of the package.
+/// runs in the surroundings of the upstream's program, and fetches and starts nothing of the
+/// package.
 ///
 /// # Errors
 /// 1 if no version is known.
@@ -59,7 +60,7 @@ async fn ask(upstream: &UpstreamSettings, tool: &str, package: &str) -> Result<S
     keeper.stop(&StopTimes::PIPE).await;
     let late = |_| format!("no answer within {} seconds", LIMIT.as_secs());
     let ((said, wrong), status) = answer.map_err(late)?;
-    // Of a range, npm prints all versions in their order, as in `name@1.2.0 '1.2.0'`.
+    // For a range, npm prints all versions in their order, as in `name@1.2.0 '1.2.0'`.
     let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
     let word = last.rsplit([' ', '=']).next().unwrap_or_default().trim_matches('\'').to_owned();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+' | '!');
@@ -73,7 +74,7 @@ async fn ask(upstream: &UpstreamSettings, tool: &str, package: &str) -> Result<S
 /// Reads an output to its end or its limit.
 async fn read(output: impl AsyncRead + Unpin) -> String {
     let mut bytes = Vec::new();
-    // What was read before an error is the answer.
+    // The output before an error is the answer.
     drop(output.take(OUTPUT).read_to_end(&mut bytes).await);
     String::from_utf8_lossy(&bytes).into_owned()
 }

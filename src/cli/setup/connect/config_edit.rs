@@ -28,8 +28,8 @@ pub(super) struct SwitchedUpstreams {
     pub(super) on: bool,
 }
 
-/// Returns the changes that add a text to headend's file and switch upstreams, wherever their tables
-/// are.
+/// Returns the changes that add a text to headend's file and switch upstreams, wherever their
+/// tables are.
 ///
 /// # Errors
 /// The reason why a file cannot be edited.

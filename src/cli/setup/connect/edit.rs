@@ -196,7 +196,7 @@ fn take_list(value: &mut FileValue, keys: &[&str], list: &mut Vec<(String, FileV
     members.retain(|(name, value)| name != key || *value != FileValue::Object(Vec::new()));
 }
 
-/// What stands for a secret in a text that is shown.
+/// The substitute for a secret in a text that is shown.
 const DOTS: &str = "•••••";
 
 /// Replaces the strings that `hides` says by dots, to show a text; `None` if one of them is written

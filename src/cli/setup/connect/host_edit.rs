@@ -25,7 +25,7 @@ pub(super) struct HostEdit {
     pub(super) list: ListText,
     pub(super) servers: HostServers,
     pub(super) records: ConnectRecords,
-    /// What an earlier `connect` did, and the text of the file before it.
+    /// The changes of an earlier `connect`, and the text of the file before it.
     pub(super) record: Option<(ConnectRecord, Option<String>)>,
     /// Name of the entry for headend; `None` if the file has none.
     pub(super) entry: Option<String>,
@@ -58,7 +58,8 @@ impl HostEdit {
         let servers = HostServers::read(path, file.text(), &home).map_err(refused)?;
         let records = ConnectRecords::find()?;
         let record = records.load(host.id, path)?;
-        // The user may have renamed or changed the entry, or put a server of another kind in its place.
+        // The user may have renamed or changed the entry, or put a server of another kind in its
+        // place.
         let recorded = record.as_ref().map(|(record, _)| &*record.entry).filter(|name| servers.leads_to_headend(name));
         let entry = recorded.or_else(|| servers.of_headend().next()).map(str::to_owned);
         Ok(Self { host, home, file, list, servers, records, record, entry })
@@ -99,7 +100,8 @@ impl HostEdit {
         Ok((self.file.is_there() || !after.is_empty()).then_some(after))
     }
 
-    /// Takes the servers out of the list, and leaves those that are not in it or cannot be taken out.
+    /// Takes the servers out of the list, and leaves those that are not in it or cannot be taken
+    /// out.
     pub(super) fn take_out(&self, servers: &mut MovableServers, list: &mut ListText) -> Vec<MovedServer> {
         let (records, names) = (self.records.all(), self.list.names());
         let mut taken = Vec::new();

@@ -1,5 +1,5 @@
-//! What replicas of one cluster tell each other, sealed with a key that only they have: the rows of
-//! the directory, and the caller of a request that one of them passes on to another.
+//! Messages between replicas of one cluster, sealed with a key that only they have: the rows of the
+//! directory, and the caller of a request that one replica passes on to another.
 //!
 //! A passed-on caller is bound to the request and to both replicas, expires, and has a number that
 //! is taken once ([`super::replay_window`]). The client's credential does not travel: the replica

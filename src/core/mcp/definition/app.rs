@@ -19,8 +19,8 @@ pub fn is_view_uri(uri: &str) -> bool {
     uri.get(..VIEW_SCHEME.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(VIEW_SCHEME))
 }
 
-/// Returns the URI of a view with its scheme and its authority in lower case, and any other URI as it
-/// is. Two spellings of one view are one: hosts may parse a URI, and its authority has no case.
+/// Returns the URI of a view with its scheme and its authority in lower case, and any other URI as
+/// it is. Two spellings of one view are one: hosts may parse a URI, and its authority has no case.
 /// Source: RFC 3986, section 6.2.2.1.
 pub fn fold_view_uri(uri: &str) -> Cow<'_, str> {
     if !is_view_uri(uri) {

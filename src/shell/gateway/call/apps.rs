@@ -26,9 +26,9 @@ const MAX_EMBEDDED: usize = 16;
 enum ViewRefusal {
     /// Two readers may find different views in it.
     Malformed,
-    /// Its app is new, and its pin cannot be stored at present.
+    /// The view's app is new, and its pin cannot be stored at present.
     Unkept,
-    /// Its app waits for approval.
+    /// The view's app waits for approval.
     Withheld,
 }
 
@@ -86,8 +86,8 @@ impl CallContext {
         })
     }
 
-    /// Judges a view by the pin of its app. `entry` is its entry in the catalog and `raw` the result
-    /// of its read. Blocks while the pin is stored.
+    /// Judges a view by the pin of its app. `entry` is its entry in the catalog and `raw` the
+    /// result of its read. Blocks while the pin is stored.
     fn judge_view(&self, uri: &str, entry: &CatalogEntry, raw: &RawJson) -> Result<(), ViewRefusal> {
         let spec = self.handle.spec.load();
         let view = ReadView { uri, entry: &entry.definition, has_html: spec.pin_html };

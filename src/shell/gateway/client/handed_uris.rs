@@ -93,7 +93,7 @@ impl HandedTo<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct HandingTool<'t> {
     pub upstream: &'t UpstreamName,
-    /// Its canonical name.
+    /// The canonical name of the tool.
     pub tool: &'t Arc<str>,
 }
 

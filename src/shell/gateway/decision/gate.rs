@@ -78,8 +78,9 @@ impl DiskGate {
     /// Waits until everything is on disk. After an error the call must not be made.
     ///
     /// # Errors
-    /// [`FailureReason::Unrecorded`], [`FailureReason::StoreUnavailable`], [`FailureReason::Limited`] if other processes have used a
-    /// limit up, or [`FailureReason::Denied`] if one has used the state.
+    /// [`FailureReason::Unrecorded`], [`FailureReason::StoreUnavailable`],
+    /// [`FailureReason::Limited`] if other processes have used a limit up, or
+    /// [`FailureReason::Denied`] if one has used the state.
     pub(crate) async fn pass(&mut self) -> Result<(), CallFailure> {
         (&mut self.work).await
     }

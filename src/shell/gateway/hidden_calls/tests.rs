@@ -23,9 +23,7 @@ use crate::gateway::role::GatewayRole;
 use crate::gateway::snapshot::{CatalogView, Snapshot};
 use crate::gateway::supervisor::{self, SupervisorHandle, SupervisorServices};
 use crate::gateway::turned_away::MAX_NAME;
-use crate::gateway::waiting::client_call::RequestOutcome;
 use crate::mcp::definition::item::Definition;
-use crate::mcp::meta::Meta;
 use crate::mcp::method::{ItemList, Method};
 use crate::mcp::version::Revision;
 use crate::policy::{Caller, Limiter, Policy, PolicySpec, RuleEffect, RuleSpec};
@@ -159,11 +157,6 @@ fn params(name: &str) -> RawObject {
     RawObject::parse(&RawJson::trusted(format!(r#"{{"name":"{name}","arguments":{{}}}}"#))).unwrap()
 }
 
-fn call(service: &Arc<Service>, client: &ClientContext, params: &RawObject) {
-    let handled = service.call(client, Method::ToolsCall, params, Meta::default(), clock::now());
-    assert!(matches!(&handled, RequestOutcome::Answer(answer) if answer.outcome.is_err()));
-}
-
 #[tokio::test]
 async fn hidden_and_unknown_calls_are_handed_over_alike_and_told_apart_later() {
     let gateway = gateway();
@@ -194,55 +187,4 @@ async fn what_finds_no_place_or_is_too_long_is_counted_and_summed_up() {
     assert_eq!((watch.missed.load(Ordering::Relaxed), watch.missed_due), (0, Some(EVERY)));
     watch.sum_up(&gateway.service, EVERY);
     assert_eq!(watch.missed_due, None, "nothing more to say");
-}
-
-/// Returns Welch's t for two samples.
-fn welch(a: &[f64], b: &[f64]) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 samples")]
-    let of = |sample: &[f64]| {
-        let count = sample.len() as f64;
-        let mean = sample.iter().sum::<f64>() / count;
-        let variance = sample.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (count - 1.0);
-        (mean, variance / count)
-    };
-    let ((mean_a, error_a), (mean_b, error_b)) = (of(a), of(b));
-    (mean_a - mean_b) / (error_a + error_b).sqrt()
-}
-
-#[ignore = "measures time for a minute, which other work on the machine disturbs; \
-            run it with `cargo test --lib -- --ignored --nocapture the_time_of_an_answer`"]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_time_of_an_answer_does_not_tell_hidden_from_unknown() {
-    const CALLS: usize = 100_000;
-    let (gateway, client) = (gateway(), client());
-    let names = [params("fx__hidden"), params("fx__absent")];
-    // So that both calls look into the lists that the client was shown.
-    assert!(gateway.service.list(&client, ItemList::Tools, &RawObject::default()).outcome.is_ok());
-    let mut times: [Vec<f64>; 2] = Default::default();
-    let mut random = 0x2545_f491_4f6c_dd1d_u64;
-    while times.iter().any(|times| times.len() < CALLS) {
-        // In random order, so that what disturbs the one disturbs the other.
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        let which = usize::from(random >> 60 & 1 == 1);
-        let begun = clock::now();
-        call(&gateway.service, &client, &names[which]);
-        times[which].push(clock::since(begun).as_secs_f64() * 1e9);
-    }
-    let [hidden, unknown] = &mut times;
-    let all = welch(hidden, unknown);
-    // Without the slowest tenth, which the machine causes, a smaller difference shows.
-    for sample in [&mut *hidden, &mut *unknown] {
-        sample.sort_by(f64::total_cmp);
-        sample.truncate(sample.len() * 9 / 10);
-    }
-    let cropped = welch(hidden, unknown);
-    let median = |sample: &[f64]| sample[sample.len() / 2];
-    println!(
-        "t = {all:.2}; without the slowest tenth {cropped:.2}; medians {} and {} ns",
-        median(hidden),
-        median(unknown)
-    );
-    assert!(all.abs() < 4.5, "t = {all:.2}");
 }

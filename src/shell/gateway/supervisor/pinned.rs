@@ -234,8 +234,8 @@ impl SnapshotDraft {
         }
     }
 
-    /// Returns the upstreams that have each view: listed, named by a tool, or known to pins, so that
-    /// a URI never passes from one upstream to another.
+    /// Returns the upstreams that have each view: listed, named by a tool, or known to pins, so
+    /// that a URI never passes from one upstream to another.
     pub(super) fn view_owners(&self, order: &[&UpstreamSettings], shown: &[PinnedInventory]) -> ViewOwners {
         let mut owners = ViewOwners::default();
         self.pins.known_views().iter().for_each(|(upstream, uri)| owners.add(upstream, uri));

@@ -172,8 +172,8 @@ impl Credentials {
         Err(Unauthenticated::Refused(Box::new(self.unauthorized(headers, profile))))
     }
 
-    /// Returns the access of a caller that another replica of the cluster vouches for; `None` if its
-    /// credential is not accepted here.
+    /// Returns the access of a caller that another replica of the cluster vouches for; `None` if
+    /// its credential is not accepted here.
     pub fn of_passed(&self, passed: &PassedCaller) -> Option<CallerAccess> {
         let found = match (&passed.credential, &self.tokens) {
             (PassedCredential::Anyone, None) => self.anyone.clone(),

@@ -161,8 +161,8 @@ impl JwtCredentials {
         self.judge_place(&self.tokens.add(text, validated), profile).map_err(Unproved::Refused)
     }
 
-    /// Returns the access of a caller whose token another replica has validated; `None` if its issuer
-    /// is not accepted here.
+    /// Returns the access of a caller whose token another replica has validated; `None` if its
+    /// issuer is not accepted here.
     pub(in crate::listener) fn of_passed(
         &self,
         caller: &Caller,

@@ -92,8 +92,8 @@ impl AuthenticatedRequest<'_> {
         })
     }
 
-    /// Passes a request of a modern client on if the parked call or the task that it names is in the
-    /// memory of another replica; serves it otherwise.
+    /// Passes a request of a modern client on if the parked call or the task that it names is in
+    /// the memory of another replica; serves it otherwise.
     pub(super) async fn modern_in_cluster(
         &self,
         body: &Bytes,

@@ -12,8 +12,8 @@ use crate::base::budget::ByteBudget;
 use crate::base::clock;
 use crate::listener::pieces::QueuedMessage;
 
-/// Notification by which the gateway says to a relay of lines that it is ending: it answers the open
-/// requests, and reads no further ones behind [`LEFT`].
+/// Notification by which the gateway says to a relay of lines that it is ending: it answers the
+/// open requests, and reads no further ones behind [`LEFT`].
 pub const LEAVING: &str = r#"{"jsonrpc":"2.0","method":"notifications/headend/leaving"}"#;
 /// Notification by which a relay answers [`LEAVING`]: only messages about its open requests follow.
 pub const LEFT: &str = r#"{"jsonrpc":"2.0","method":"notifications/headend/left"}"#;

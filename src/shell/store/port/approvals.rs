@@ -82,6 +82,9 @@ pub trait ApprovalOperations {
     ) -> DbOperation<'_, ()>;
 }
 
+/// Time for which ended grants are kept for inspection, in seconds.
+pub const ENDED_GRANT_LIFE: SteadySeconds = 90 * 24 * 3600;
+
 /// Operations on grants. Every process enters and ends them.
 pub trait GrantOperations {
     /// Returns all live grants. A malformed row covers nothing.

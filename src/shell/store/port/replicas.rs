@@ -18,7 +18,7 @@ pub use self::memory::MemoryReplicas;
 /// Time after its last heartbeat from which a replica is dead.
 pub const DEAD_AFTER: Duration = Duration::from_secs(15);
 
-/// The row of one run of a replica. Its content is sealed: whoever can write rows cannot make one.
+/// The row of one run of a replica. Its content is sealed: a process that can write rows cannot make one without the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaRow {
     pub run: RunId,
@@ -73,8 +73,9 @@ pub trait ReplicaOperations: std::fmt::Debug + Send + Sync {
     /// Removes the row of a run that ends.
     fn leave(&self, run: RunId) -> DbOperation<'_, ()>;
 
-    /// Returns the run that holds a session. That is the run that claimed it last, or the named one,
-    /// as long as it has a row and is not dead; else its row is removed, and the session is claimed.
+    /// Returns the run that holds a session. That is the run that claimed it last, or the named
+    /// one, as long as it has a row and is not dead; else its row is removed, and the session is
+    /// claimed.
     fn claim_session(&self, claim: SessionClaim) -> DbOperation<'_, RunId>;
 
     /// Gives a session to another run, as if that had claimed it, unless it is not the giver's.

@@ -44,7 +44,7 @@ pub trait SessionOperations {
     /// Drops a resource that a session watches no longer.
     fn drop_resource(&self, name: SessionName, slot: u64) -> DbOperation<'_, ()>;
 
-    /// Returns the stored part of a session; `None` if the session has ended, and if any of its part
-    /// does not open, since its key is gone.
+    /// Returns the stored part of a session; `None` if the session has ended, and if any of its
+    /// part does not open, since its key is gone.
     fn kept_session(&self, session: EndedSession) -> DbOperation<'_, Option<SessionRows>>;
 }

@@ -165,8 +165,8 @@ impl GuardedChild {
 }
 
 /// Starts the process of a guard. Its stdin is the socket between it and headend; its stdout and
-/// stderr become the child's. The guard holds `lifeline` until it ends. Returns the guard, headend's
-/// end of the socket, and the child's stdin.
+/// stderr become the child's. The guard holds `lifeline` until it ends. Returns the guard,
+/// headend's end of the socket, and the child's stdin.
 fn spawn(upstream: &str, lifeline: Option<&OwnedFd>) -> io::Result<(Child, UnixStream, ChildStdin)> {
     let (ours, theirs) = StdStream::pair()?;
     let (reader, writer) = io::pipe()?;

@@ -134,8 +134,8 @@ impl Launch {
         ContainerRun::of(&words).is_some_and(ContainerRun::lacks_stdin)
     }
 
-    /// Creates the launch of another program in the surroundings of an upstream's program; `None` if
-    /// no folder of the search path has it.
+    /// Creates the launch of another program in the surroundings of an upstream's program; `None`
+    /// if no folder of the search path has it.
     pub fn beside(spec: &UpstreamSettings, words: &[&str]) -> Option<Self> {
         let mut spec = spec.clone();
         let UpstreamTarget::Stdio { command, .. } = &mut spec.target else { return None };

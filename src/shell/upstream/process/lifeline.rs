@@ -1,9 +1,9 @@
 //! Tells another process when the programs of an upstream have ended.
 //!
-//! Each guard of an upstream holds the write end of one pipe, and a daemon that is taken over passes
-//! the read end to its successor. The system reports the end of the pipe once the daemon has closed
-//! its own write end and every guard is gone, however they ended. A guard ends last, after all that
-//! the program has started.
+//! Each guard of an upstream holds the write end of one pipe, and a daemon that is taken over
+//! passes the read end to its successor. The system reports the end of the pipe once the daemon has
+//! closed its own write end and every guard is gone, however they ended. A guard ends last, after
+//! all that the program has started.
 
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::{AsFd as _, OwnedFd};

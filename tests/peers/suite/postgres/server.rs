@@ -22,8 +22,8 @@ pub(super) struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// Starts a server with further lines of its configuration. Prints that a test is left out where
-    /// none is installed.
+    /// Starts a server with further lines of its configuration. Prints that a test is left out
+    /// where none is installed.
     pub(super) fn start(more: &str) -> Option<Self> {
         let Some(programs) = find_programs() else {
             left_out("PostgreSQL", "no /usr/lib/postgresql/*/bin/initdb; install the package postgresql");

@@ -140,8 +140,8 @@ impl ApprovalDesk {
         self.approvals.remove(&number).map(|entry| PassedApproval::new(entry.approval, asked_at))
     }
 
-    /// Adds an approval that another process has passed on. Returns it; `None` if it cannot be read,
-    /// is known already, or finds no room.
+    /// Adds an approval that another process has passed on. Returns it; `None` if it cannot be
+    /// read, is known already, or finds no room.
     pub fn adopt(&mut self, passed: PassedApproval) -> Option<&OpenApproval> {
         let (approval, asked_at) = passed.read()?;
         let id = approval.id;

@@ -11,8 +11,8 @@ use crate::store::audit::recover::ChainStart;
 use crate::store::audit::ticket::{RecordTicket, UnrecordedError};
 
 impl LogWriter {
-    /// Continues in the chain of that name, once everything is on disk and the head is stored. Gives
-    /// up the lock of the folder with the daemon's chain, and takes it for that chain.
+    /// Continues in the chain of that name, once everything is on disk and the head is stored.
+    /// Gives up the lock of the folder with the daemon's chain, and takes it for that chain.
     ///
     /// # Errors
     /// The log takes no records, or the other chain cannot be opened; the log stays in its chain.

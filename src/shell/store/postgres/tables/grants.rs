@@ -10,12 +10,9 @@ use crate::policy::consent::{
     ApprovalSubject, GrantArguments, GrantLifetime, GrantRow, ONCE_LIFE, SteadySeconds, parse_askable_kind,
 };
 use crate::policy::{ApprovalEvidence, Caller, Digest};
-use crate::store::port::{DbError, DbOperation, GrantOperations, RevokedGrant, UnwrittenGrantUses};
+use crate::store::port::{DbError, DbOperation, ENDED_GRANT_LIFE, GrantOperations, RevokedGrant, UnwrittenGrantUses};
 use crate::store::postgres::Postgres;
 use crate::store::postgres::session::{PostgresSession, column, signed, unsigned};
-
-/// Time for which ended grants are kept for inspection, in seconds.
-const KEPT: SteadySeconds = 90 * 24 * 3600;
 
 const COLUMNS: &str = "id, caller, upstream, kind, item, definition, launch, arguments, rule, need, destructive, scope, \
                        below, lifetime, until, evidence, by, granted_at, last_used, uses";
@@ -172,6 +169,6 @@ pub(super) async fn settle(
     let sql = "UPDATE grants SET state = 'expired', ended_at = $1 WHERE state = 'live' AND ((until IS NOT NULL AND until <= $1) \
                OR greatest(last_used, granted_at) + CASE lifetime WHEN 'once' THEN $3 ELSE $2 END <= $1)";
     session.execute(sql, &[&signed(now), &signed(unused), &signed(unused.min(ONCE_LIFE))]).await?;
-    let old = signed(now.saturating_sub(KEPT));
+    let old = signed(now.saturating_sub(ENDED_GRANT_LIFE));
     session.execute("DELETE FROM grants WHERE state <> 'live' AND ended_at < $1", &[&old]).await.map(drop)
 }

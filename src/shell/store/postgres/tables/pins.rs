@@ -10,7 +10,7 @@ use tokio_postgres::Row;
 use super::meta;
 use crate::catalog::name::UpstreamName;
 use crate::policy::{ConfirmedLaunches, Digest, Pin, PinState};
-use crate::store::pin_record::{PinKey, PinKind, PinRecord, PinStep, PinTextForms, is_private};
+use crate::store::pin_record::{PinKey, PinKind, PinRecord, PinStep, PinTextForms, launch_place, open_text, seal_text};
 use crate::store::port::{DbError, DbOperation, PinOperations, PinStepResults, PinTable};
 use crate::store::postgres::Postgres;
 use crate::store::postgres::error::{failed, no_key};
@@ -69,36 +69,6 @@ async fn load(session: &PostgresSession, seals: &Seals) -> Result<PinTable, DbEr
     Ok((epoch, rows.iter().map(|row| read(row, seals)).collect::<Result<_, _>>()?))
 }
 
-/// Returns the names of the place that a launch's text is sealed for: the same for the approved and
-/// the waiting column, so that a text may move between them.
-fn place<'a>(upstream: &'a str, digest: &'a str) -> [&'a str; 3] {
-    ["pins", upstream, digest]
-}
-
-/// Returns a text in its stored form: sealed if it is the text of a launch that may hold a secret,
-/// else as it is. Fails if it must be sealed and there is no key.
-fn stored(
-    seals: &Seals,
-    key: &PinKey,
-    text: Option<&Arc<str>>,
-    digest: Option<Digest>,
-) -> Result<Option<String>, DbError> {
-    let Some((text, digest)) = text.zip(digest) else { return Ok(None) };
-    if key.kind != PinKind::Launch || !is_private(text) {
-        return Ok(Some(text.to_string()));
-    }
-    seals.seal(&place(key.upstream.as_str(), &digest.hex()), text).map(Some).ok_or_else(no_key)
-}
-
-/// Returns a text from its stored form; `None` if there is none or its key is missing.
-fn opened(seals: &Seals, key: &PinKey, text: Option<String>, digest: Option<Digest>) -> Option<Arc<str>> {
-    let (text, digest) = text.zip(digest)?;
-    if key.kind != PinKind::Launch {
-        return Some(Arc::from(text));
-    }
-    seals.opened(&place(key.upstream.as_str(), &digest.hex()), text).map(Arc::from)
-}
-
 /// Seals the private texts of launch pins that are sealed with an earlier key with the current one.
 /// Leaves texts whose key is missing.
 async fn reseal(session: &PostgresSession, seals: &Seals) -> Result<(), DbError> {
@@ -109,7 +79,7 @@ async fn reseal(session: &PostgresSession, seals: &Seals) -> Result<(), DbError>
         );
         for row in session.rows(&sql, &[]).await? {
             let (upstream, digest) = (column::<&str>(&row, "upstream")?, column::<&str>(&row, "digest")?);
-            let place = place(upstream, digest);
+            let place = launch_place(upstream, digest);
             if let UnsealedValue::Text { text, current: false } = seals.open(&place, column(&row, "stored")?) {
                 let sealed = seals.seal(&place, &text).ok_or_else(no_key)?;
                 let sql = format!("UPDATE pins SET {name} = $2 WHERE upstream = $1 AND kind = 'launch' AND name = ''");
@@ -137,8 +107,8 @@ fn read(row: &Row, seals: &Seals) -> Result<(PinKey, PinRecord), DbError> {
     };
     let record = PinRecord {
         pin,
-        approved: opened(seals, &key, text("approved")?, approved),
-        waiting: opened(seals, &key, text("waiting")?, waiting),
+        approved: open_text(seals, &key, text("approved")?, approved),
+        waiting: open_text(seals, &key, text("waiting")?, waiting),
         by: Arc::from(text("by")?.unwrap_or_default()),
         at: unsigned(row, "at")?,
         confirmed: ConfirmedLaunches::restore(digests("confirmed")?.into_iter(), column(row, "lacks_askers")?),
@@ -170,8 +140,8 @@ async fn save(session: &PostgresSession, key: &PinKey, record: &PinRecord, seals
     let words =
         |digests: &mut dyn Iterator<Item = Digest>| digests.map(|digest| digest.hex()).collect::<Vec<_>>().join(" ");
     let (confirmed, doubted) = (words(&mut record.confirmed.launches()), words(&mut record.doubted.iter().copied()));
-    let approved = stored(seals, key, record.approved.as_ref(), record.pin.approved())?;
-    let waiting = stored(seals, key, record.waiting.as_ref(), record.pin.waiting())?;
+    let approved = seal_text(seals, key, record.approved.as_ref(), record.pin.approved()).map_err(|_| no_key())?;
+    let waiting = seal_text(seals, key, record.waiting.as_ref(), record.pin.waiting()).map_err(|_| no_key())?;
     let (approved_digest, waiting_digest) = (hex(record.pin.approved()), hex(record.pin.waiting()));
     let at = i64::try_from(record.at).unwrap_or(i64::MAX);
     let values: [&dyn SqlValue; 13] = [

@@ -1,6 +1,7 @@
 //! The replicas of the cluster: the tables `replicas` and `session_owners`.
 //!
-//! Ages are measured when the lock of the database is held, so a wait for it makes no replica older.
+//! Ages are measured when the lock of the database is held, so a wait for it makes no replica
+//! older.
 
 use std::time::Duration;
 

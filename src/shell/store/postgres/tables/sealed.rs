@@ -1,4 +1,4 @@
-//! All sealed columns, for work on every value under seal, whatever its table.
+//! Seals all values of the database anew, table by table.
 
 use tokio_postgres::Row;
 

@@ -11,11 +11,8 @@ use crate::policy::consent::{
     ApprovalSubject, GrantArguments, GrantLifetime, GrantRow, ONCE_LIFE, SteadySeconds, parse_askable_kind,
 };
 use crate::policy::{ApprovalEvidence, Caller, Digest};
-use crate::store::port::{DbOperation, GrantOperations, RevokedGrant, UnwrittenGrantUses};
+use crate::store::port::{DbOperation, ENDED_GRANT_LIFE, GrantOperations, RevokedGrant, UnwrittenGrantUses};
 use crate::store::sqlite::{Sqlite, signed, unsigned};
-
-/// Time for which ended grants are kept for inspection, in seconds.
-const KEPT: SteadySeconds = 90 * 24 * 3600;
 
 const COLUMNS: &str = "id, caller, upstream, kind, item, definition, launch, arguments, rule, need, destructive, scope, \
                        below, lifetime, until, evidence, by, granted_at, last_used, uses";
@@ -164,6 +161,6 @@ pub(in crate::store::sqlite) fn settle(
          OR max(last_used, granted_at) + CASE lifetime WHEN 'once' THEN ?3 ELSE ?2 END <= ?1)",
         params![signed(now), signed(unused), signed(unused.min(ONCE_LIFE))],
     )?;
-    let old = signed(now.saturating_sub(KEPT));
+    let old = signed(now.saturating_sub(ENDED_GRANT_LIFE));
     connection.execute("DELETE FROM grants WHERE state <> 'live' AND ended_at < ?1", [old]).map(drop)
 }

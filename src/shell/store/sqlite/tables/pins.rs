@@ -9,7 +9,9 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use super::meta;
 use crate::catalog::name::UpstreamName;
 use crate::policy::{ConfirmedLaunches, Digest, Pin, PinState};
-use crate::store::pin_record::{PinKey, PinKind, PinRecord, PinStep, PinTextForms, is_private};
+use crate::store::pin_record::{
+    PinKey, PinKind, PinRecord, PinStep, PinTextForms, is_private, launch_place, open_text, seal_text,
+};
 use crate::store::port::{DbError, DbOperation, PinOperations, PinStepResults, PinTable};
 use crate::store::seal::{Seals, UnsealedValue};
 use crate::store::sqlite::{Sqlite, no_key};
@@ -73,36 +75,6 @@ fn one(connection: &Connection, key: &PinKey, seals: &Seals) -> rusqlite::Result
     Ok(found.map(|(_, record)| record))
 }
 
-/// Returns the names of the place that a launch's text is sealed for: the same for the approved and
-/// the waiting column, so that a text may move between them.
-pub(super) fn place<'a>(upstream: &'a str, digest: &'a str) -> [&'a str; 3] {
-    ["pins", upstream, digest]
-}
-
-/// Returns a text in its stored form: sealed if it is the text of a launch that may hold a secret,
-/// else as it is. Fails if it must be sealed and there is no key.
-fn stored(
-    seals: &Seals,
-    key: &PinKey,
-    text: Option<&Arc<str>>,
-    digest: Option<Digest>,
-) -> rusqlite::Result<Option<String>> {
-    let Some((text, digest)) = text.zip(digest) else { return Ok(None) };
-    if key.kind != PinKind::Launch || !is_private(text) {
-        return Ok(Some(text.to_string()));
-    }
-    seals.seal(&place(key.upstream.as_str(), &digest.hex()), text).map(Some).ok_or_else(no_key)
-}
-
-/// Returns a text from its stored form; `None` if there is none or its key is missing.
-fn opened(seals: &Seals, key: &PinKey, text: Option<String>, digest: Option<Digest>) -> Option<Arc<str>> {
-    let (text, digest) = text.zip(digest)?;
-    if key.kind != PinKind::Launch {
-        return Some(Arc::from(text));
-    }
-    seals.opened(&place(key.upstream.as_str(), &digest.hex()), text).map(Arc::from)
-}
-
 /// Seals the private texts of launch pins that are stored unsealed or sealed with an earlier key,
 /// with the current key. Leaves texts whose key is missing. Returns whether any text was sealed.
 fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result<bool> {
@@ -116,12 +88,12 @@ fn reseal(connection: &Connection, seals: &Seals) -> rusqlite::Result<bool> {
     for (upstream, columns) in rows.collect::<rusqlite::Result<Vec<_>>>()? {
         for ((text, digest), column) in columns.into_iter().zip(["approved", "waiting"]) {
             let Some((text, digest)) = text.zip(digest) else { continue };
-            let text = match seals.open(&place(&upstream, &digest), &text) {
+            let text = match seals.open(&launch_place(&upstream, &digest), &text) {
                 UnsealedValue::Clear if is_private(&text) => text,
                 UnsealedValue::Text { text, current: false } => text,
                 UnsealedValue::Clear | UnsealedValue::Text { current: true, .. } | UnsealedValue::Lost => continue,
             };
-            let sealed = seals.seal(&place(&upstream, &digest), &text).ok_or_else(no_key)?;
+            let sealed = seals.seal(&launch_place(&upstream, &digest), &text).ok_or_else(no_key)?;
             let query = format!("UPDATE pins SET {column} = ?2 WHERE upstream = ?1 AND kind = 'launch' AND name = ''");
             connection.execute(&query, [&upstream, &sealed])?;
             any = true;
@@ -147,8 +119,8 @@ fn read(row: &Row<'_>, seals: &Seals) -> rusqlite::Result<(PinKey, PinRecord)> {
     };
     let record = PinRecord {
         pin,
-        approved: opened(seals, &key, text(4)?, digest(5)?),
-        waiting: opened(seals, &key, text(6)?, digest(7)?),
+        approved: open_text(seals, &key, text(4)?, digest(5)?),
+        waiting: open_text(seals, &key, text(6)?, digest(7)?),
         by: Arc::from(text(8)?.unwrap_or_default()),
         at: u64::try_from(row.get::<_, i64>(9)?).unwrap_or_default(),
         confirmed: ConfirmedLaunches::restore(digests(10)?.into_iter(), row.get(11)?),
@@ -185,9 +157,9 @@ fn save(connection: &Connection, key: &PinKey, record: &PinRecord, seals: &Seals
         key.kind.into_str(),
         key.name,
         record.pin.state().into_str(),
-        stored(seals, key, record.approved.as_ref(), record.pin.approved())?,
+        seal_text(seals, key, record.approved.as_ref(), record.pin.approved()).map_err(|_| no_key())?,
         hex(record.pin.approved()),
-        stored(seals, key, record.waiting.as_ref(), record.pin.waiting())?,
+        seal_text(seals, key, record.waiting.as_ref(), record.pin.waiting()).map_err(|_| no_key())?,
         hex(record.pin.waiting()),
         &*record.by,
         i64::try_from(record.at).unwrap_or(i64::MAX),

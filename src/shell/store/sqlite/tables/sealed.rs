@@ -1,11 +1,12 @@
-//! All sealed columns, for work on every value under seal whatever it is.
+//! All sealed columns, for work on every value under seal.
 
 use std::path::Path;
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, ToSql};
 
-use super::{logins, open_approvals, pins, sessions};
+use super::{logins, open_approvals, sessions};
+use crate::store::pin_record::launch_place;
 use crate::store::port::{DbError, DbOperation, LoginKey, ResealPosition, ResealedPart, SealOperations};
 use crate::store::seal::{Seals, UnsealedValue};
 use crate::store::sqlite::{FILE, Sqlite, error, no_key, open, signed, unsigned};
@@ -21,7 +22,7 @@ struct SealedColumn {
     keys: &'static [&'static str],
     /// Returns the place that the value of a row is sealed for.
     place: fn(&RowKey) -> Vec<String>,
-    /// What the value is, for the operator.
+    /// The kind of the value, for the operator.
     noun: &'static str,
 }
 
@@ -47,14 +48,14 @@ const COLUMNS: &[SealedColumn] = &[
         table: "pins",
         column: "approved",
         keys: &["upstream", "kind", "name", "approved_digest"],
-        place: |key| owned(&pins::place(&key.text(0), &key.text(3))),
+        place: |key| owned(&launch_place(&key.text(0), &key.text(3))),
         noun: "the approved launch of",
     },
     SealedColumn {
         table: "pins",
         column: "waiting",
         keys: &["upstream", "kind", "name", "waiting_digest"],
-        place: |key| owned(&pins::place(&key.text(0), &key.text(3))),
+        place: |key| owned(&launch_place(&key.text(0), &key.text(3))),
         noun: "the waiting launch of",
     },
     SealedColumn {
@@ -94,8 +95,8 @@ impl SealOperations for Sqlite {
     }
 }
 
-/// Counts the sealed values of the store in a directory, by the id of their key. Changes nothing, and
-/// other processes may use the store meanwhile. Blocks.
+/// Counts the sealed values of the store in a directory, by the id of their key. Changes nothing,
+/// and other processes may use the store meanwhile. Blocks.
 ///
 /// # Errors
 /// When the store cannot be read, or is not of this program's version.

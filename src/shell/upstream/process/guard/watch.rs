@@ -93,8 +93,8 @@ fn run() -> io::Result<()> {
     Ok(())
 }
 
-/// Receives the descriptors that came with the first byte: the program's stdin, and the write end of
-/// the upstream's lifeline, which the guard only holds.
+/// Receives the descriptors that came with the first byte: the program's stdin, and the write end
+/// of the upstream's lifeline, which the guard only holds.
 fn receive(control: &UnixStream) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
     let mut space = [const { std::mem::MaybeUninit::uninit() }; rustix::cmsg_space!(ScmRights(2))];
     let mut passed = RecvAncillaryBuffer::new(&mut space);
