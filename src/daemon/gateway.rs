@@ -298,6 +298,7 @@ impl RunningGateway {
             tasks,
             draining,
             giving_up,
+            arriving: Arc::new(()),
             keys,
             cluster,
             max_result_bytes: AtomicUsize::new(limits.result_bytes),

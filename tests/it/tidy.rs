@@ -297,7 +297,7 @@ fn a_database_is_named_below_its_own_module_alone() {
 
 /// Modules of the store below its rooms, each with the others of the store that it may import.
 const BELOW_ROOMS: &[(&str, &[&str])] = &[
-    ("store::pin_record", &[]),
+    ("store::pin_record", &["store::seal"]),
     ("store::port", &["store::pin_record"]),
     ("store::sqlite", &["store::pin_record", "store::port", "store::seal"]),
     ("store::postgres", &["store::pin_record", "store::port", "store::seal"]),

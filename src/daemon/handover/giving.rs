@@ -26,6 +26,9 @@ const STEP: Duration = Duration::from_secs(60);
 const WAITING: usize = 1024;
 /// Attempts to continue the audit log after a failure, each of which waits about a second.
 const TRIES: u32 = 10;
+/// Longest wait for requests that are arriving, before upstreams that no call needs are ended: a
+/// relay has two seconds to leave.
+const ARRIVAL: Duration = Duration::from_secs(3);
 /// Time between two looks for upstreams that no call needs.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -208,6 +211,12 @@ async fn pass_approvals(
 async fn end_unneeded(gateway: Arc<RunningGateway>, stop: CancellationToken) {
     let mut left: Vec<Arc<UpstreamHandle>> = gateway.service.snapshots.load().handles.clone();
     left.retain(|handle| handle.is_program());
+    let arrived = async {
+        while Arc::strong_count(&gateway.service.arriving) > 1 {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    let _in_time = stop.run_until_cancelled(tokio::time::timeout(ARRIVAL, arrived)).await;
     while !left.is_empty() && stop.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_some() {
         left.retain(|handle| {
             let is_needed = handle.is_in_use() || gateway.service.approvals.is_awaited(handle.name.as_str());

@@ -60,6 +60,9 @@ pub struct Service {
     pub draining: CancellationToken,
     /// Fires when calls in flight are given up.
     pub giving_up: CancellationToken,
+    /// Cloned by each request that is arriving, and by each relay that may still send one: after a
+    /// hand-over no upstream ends before they are dropped.
+    pub arriving: Arc<()>,
     pub keys: Keys,
     /// The cluster that this process is a replica of; `None` without one.
     pub cluster: Option<Arc<Cluster>>,

@@ -143,10 +143,14 @@ pub async fn serve_to(
     let (budget, caller) = (&connection.client.service.budget, connection.client.access.caller());
     let mut has_ended = false;
     let mut departure = Departure::default();
+    let mut arriving = connection.client.is_relay.then(|| Arc::clone(&connection.client.service.arriving));
     'serving: loop {
         while let Some(line) = decoder.next_line() {
             match line {
-                StreamLine::Full(line) if departure.is_over(&line) => connection.end_listens().await,
+                StreamLine::Full(line) if departure.is_over(&line) => {
+                    arriving = None;
+                    connection.end_listens().await;
+                }
                 StreamLine::Full(line) => connection.line(room.keep(line)).await,
                 StreamLine::Oversize { prefix, .. } => {
                     let (step, flow) = ClientProtocol::skipped(&prefix, std::mem::take(&mut no_room));
@@ -201,6 +205,7 @@ pub async fn serve_to(
             no_room = true;
         }
     }
+    drop(arriving);
     if has_ended && connection.client.drains {
         if let Some(StreamLine::Full(line)) = decoder.last_line() {
             connection.line(room.keep(line)).await;

@@ -67,6 +67,7 @@ pub(super) async fn read_body(
     front: &ListenerState,
     caller: &CallerNumber,
 ) -> Result<Bytes, Box<HttpReply>> {
+    let _arriving = Arc::clone(&front.service.arriving);
     let (limit, patience) = {
         let terms = front.terms.load();
         (terms.limits.body_bytes, terms.limits.body_timeout)

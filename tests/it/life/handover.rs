@@ -16,8 +16,9 @@ use serde_json::{Value, json};
 
 use crate::tools::harness::{Gateway, GatewaySetup, headend};
 use crate::tools::http::{self, TestConnection};
-use crate::tools::mcp::{ClientEra, Mcp, McpAnswer};
+use crate::tools::mcp::{ClientEra, Mcp, McpAnswer, dressed};
 use crate::tools::process::{eventually, output_within, said, within};
+use crate::tools::socket::Socket;
 use crate::tools::stdio::Pipe;
 use crate::tools::steps::revive::{asks_for_approval, going_on, state_of};
 use crate::tools::upstream::{Fake, InputLog, toml_array};
@@ -298,6 +299,36 @@ fn without_a_daemon_it_starts_as_usual() {
     let (world, path) = GatewaySetup::new().write();
     let gateway = Gateway::start(world, Some(path), &["serve", "--take-over"], &[]);
     assert!(gateway.stderr.all().join("\n").contains("none to take over"), "{}", gateway.story());
+}
+
+#[test]
+fn a_call_that_is_on_its_way_at_the_hand_over_finds_its_upstream_running() {
+    let gateway = GatewaySetup::new().fake("fx", &Fake::stdio("legacy")).start();
+    gateway.wait_for_tools(&["fx__echo"]);
+    let call = |text: &str| {
+        let params = dressed(json!({"name": "fx__echo", "arguments": {"text": text}}), &json!({}));
+        json!({"jsonrpc": "2.0", "id": text, "method": "tools/call", "params": params})
+    };
+    let mut relay = Socket::relay(&gateway);
+    let client = gateway.modern();
+    let body = call("slow").to_string();
+    let params = call("slow")["params"].clone();
+    let request = http::request("POST", "/mcp", &client.headers("tools/call", &params), body.as_bytes());
+    let (begin, rest) = request.split_at(request.len() - 10);
+    let mut slow = TestConnection::open(gateway.address).unwrap();
+    slow.send(begin).unwrap();
+    let new = begin_to_take_over(&gateway);
+    assert!(relay.line()["method"].as_str().is_some_and(|method| method.ends_with("/leaving")));
+    // Upstreams that no call needs are looked for every 20 ms.
+    std::thread::sleep(Duration::from_millis(500));
+    slow.send(rest).unwrap();
+    relay.send(&call("relayed"));
+    relay.send(&json!({"jsonrpc": "2.0", "method": "notifications/headend/left"}));
+    let answer = relay.line().to_string();
+    assert!(answer.contains("relayed") && !answer.contains("isError\":true"), "{answer}");
+    let answer = slow.response().unwrap().text();
+    assert!(answer.contains("slow") && !answer.contains("isError\":true"), "{answer}");
+    drop(new);
 }
 
 /// The outcomes of the calls of one client under load.

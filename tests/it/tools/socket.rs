@@ -33,6 +33,17 @@ impl Socket {
         Self::greet(thread::spawn(connect).join().unwrap(), want)
     }
 
+    /// Connects as a relay of lines, which is told before the daemon ends.
+    pub(crate) fn relay(gateway: &Gateway) -> Self {
+        let stream = UnixStream::connect(gateway.world.path("run/headend.sock")).unwrap();
+        stream.set_read_timeout(Some(super::http::PATIENCE)).unwrap();
+        let mut socket = Self(BufReader::new(stream));
+        socket.send(&json!({"headend": 1, "want": "mcp", "leaves": true}));
+        let hello = socket.line();
+        assert!(hello.get("error").is_none(), "{hello}");
+        socket
+    }
+
     /// Exchanges hellos, and returns the daemon's hello with the connection.
     fn greet(stream: UnixStream, want: &str) -> (Value, Self) {
         stream.set_read_timeout(Some(super::http::PATIENCE)).unwrap();
