@@ -18,6 +18,7 @@ use crate::stage::{block_on, net, pass, stage};
 
 mod dead;
 mod passed;
+mod placed;
 mod sessions;
 
 /// The token of all clients, which all replicas know.

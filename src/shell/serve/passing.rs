@@ -29,7 +29,7 @@ use crate::mcp::method::Method;
 use crate::mcp::version::Revision;
 use crate::policy::Caller;
 use crate::serve::front::ListenerState;
-use crate::serve::passed::{BODY, CALLER, LAST_EVENT, is_served_by, passed_request};
+use crate::cluster::passed::{BODY, CALLER, LAST_EVENT, is_served_by, passed_request};
 use crate::serve::request_body::accepts;
 use crate::wire::digest::Digest;
 use crate::wire::frame::JsonBounds;

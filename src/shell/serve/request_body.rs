@@ -18,7 +18,7 @@ use crate::listener::body::ReplyBody;
 use crate::listener::press::BodyPace;
 use crate::listener::reply;
 use crate::serve::front::ListenerState;
-use crate::serve::passed::is_passed_body;
+use crate::cluster::passed::is_passed_body;
 use crate::wire::coding;
 use crate::wire::id::ClientId;
 use crate::wire::message::encode_error;

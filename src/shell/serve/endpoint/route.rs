@@ -12,7 +12,7 @@ use crate::listener::reply;
 use crate::listener::routes::ENDPOINT;
 use crate::serve::front::{HttpConnection, ListenerState, not_found};
 use crate::serve::legacy_sse;
-use crate::serve::passed::take_caller;
+use crate::cluster::passed::take_caller;
 use crate::serve::passing::misdirected;
 
 /// The service that a request is for, with its caller.

@@ -60,6 +60,11 @@ impl UpstreamLink {
         }
     }
 
+    /// Returns whether other replicas use the program too.
+    pub fn is_shared(&self) -> bool {
+        matches!(self, Self::Stdio(link) if link.is_shared())
+    }
+
     pub fn agreed(&self) -> HandshakeAgreement {
         match self {
             Self::Stdio(link) => link.agreed,

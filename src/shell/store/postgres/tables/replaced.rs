@@ -4,6 +4,7 @@
 //! would count as unused, so everything that may be used once ends.
 
 use super::meta;
+use super::replicas::end_lost_leases;
 use crate::store::port::DbError;
 use crate::store::postgres::session::{PostgresSession, column, signed};
 
@@ -29,6 +30,7 @@ pub(in crate::store::postgres) async fn end_lost_uses(
     if known.is_none() {
         return Ok(None);
     }
+    end_lost_leases(session).await?;
     let now = signed(meta::not_before(session, now).await?);
     let sql = "UPDATE grants SET state = 'invalidated', ended_at = $1 WHERE state = 'live' AND lifetime = 'once'";
     let ended = session.execute(sql, &[&now]).await?;

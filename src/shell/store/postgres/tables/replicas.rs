@@ -1,4 +1,4 @@
-//! The replicas of the cluster: the tables `replicas` and `session_owners`.
+//! The replicas of the cluster: the tables `replicas`, `session_owners` and `leases`.
 //!
 //! Ages are measured when the lock of the database is held, so a wait for it makes no replica
 //! older.
@@ -7,19 +7,26 @@ use std::time::Duration;
 
 use tokio_postgres::Row;
 
+use crate::base::clock::millis;
 use crate::engine::sealed::run_id::RunId;
 use crate::engine::sealed::session_id::SessionName;
 use crate::store::port::{
-    DEAD_AFTER, DbError, DbOperation, KeptReplica, ReplicaOperations, ReplicaRow, SessionClaim, SessionGift,
+    DEAD_AFTER, DbError, DbOperation, KeptReplica, LEASE, LEASE_MARGIN, LeaseClaim, LeaseId, LeaseOutcome,
+    ReplicaOperations, ReplicaRow, SessionClaim, SessionGift,
 };
 use crate::store::postgres::Postgres;
 use crate::store::postgres::error::failed;
 use crate::store::postgres::session::{PostgresSession, column, signed, unsigned};
+use crate::store::postgres::tables::meta;
 
 /// Time since a heartbeat in milliseconds, as an expression over a row of `replicas`.
 const AGE: &str = "(extract(epoch FROM clock_timestamp() - beat) * 1000)::bigint";
 /// Most rows that are read; those with the latest heartbeats come first.
 const MOST: i64 = 1024;
+/// The time of the database, in milliseconds since 1970.
+const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+/// Time before which no lease is taken, as [`NOW`]; in the table `meta`.
+const LEASES_FROM: &str = "leases_from";
 
 impl ReplicaOperations for Postgres {
     fn beat(&self, row: ReplicaRow, begins: bool, now: u64) -> DbOperation<'_, Option<Vec<KeptReplica>>> {
@@ -71,6 +78,49 @@ impl ReplicaOperations for Postgres {
             Ok(())
         })
     }
+
+    fn claim_lease(&self, claim: LeaseClaim) -> DbOperation<'_, LeaseOutcome> {
+        self.write(async move |session: &PostgresSession| {
+            let now = time(session).await?;
+            let (lease, by) = (&claim.lease[..], &claim.by.bytes()[..]);
+            let until = signed(now.saturating_add(millis(LEASE)));
+            let renewed = "UPDATE leases SET run = $3, until = $4 WHERE upstream = $1 AND lease = $2";
+            if session.execute(renewed, &[&claim.upstream, &lease, &by, &until]).await? > 0 {
+                return Ok(LeaseOutcome::Taken);
+            }
+            if meta::number(session, LEASES_FROM).await? > now {
+                return Ok(LeaseOutcome::Unknown);
+            }
+            let over = signed(now.saturating_sub(millis(LEASE_MARGIN)));
+            session.execute("DELETE FROM leases WHERE until < $1", &[&over]).await?;
+            let sql = "INSERT INTO leases (upstream, lease, run, until) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
+            if session.execute(sql, &[&claim.upstream, &lease, &by, &until]).await? > 0 {
+                return Ok(LeaseOutcome::Taken);
+            }
+            let row = session.row("SELECT run FROM leases WHERE upstream = $1", &[&claim.upstream]).await?;
+            row.map_or(Ok(LeaseOutcome::Unknown), |row| run(&row).map(LeaseOutcome::HeldBy))
+        })
+    }
+
+    fn release_lease(&self, upstream: String, lease: LeaseId) -> DbOperation<'_, ()> {
+        self.write(async move |session: &PostgresSession| {
+            let sql = "DELETE FROM leases WHERE upstream = $1 AND lease = $2";
+            session.execute(sql, &[&upstream, &&lease[..]]).await.map(drop)
+        })
+    }
+}
+
+/// Lets no replica take a lease until those that this database may have lost have ended. Must be a
+/// transaction.
+pub(in crate::store::postgres) async fn end_lost_leases(session: &PostgresSession) -> Result<(), DbError> {
+    let from = time(session).await?.saturating_add(millis(LEASE + LEASE_MARGIN));
+    meta::put(session, LEASES_FROM, &from.to_be_bytes()).await
+}
+
+/// Returns the time of the database.
+async fn time(session: &PostgresSession) -> Result<u64, DbError> {
+    let row = session.row(&format!("SELECT {NOW} AS now"), &[]).await?;
+    row.map_or_else(|| Err(failed("the database has no time")), |row| unsigned(&row, "now"))
 }
 
 fn read(row: &Row) -> Result<KeptReplica, DbError> {

@@ -30,6 +30,8 @@ fn options() -> StdioOptions {
         intake: IntakeLimits::new(ByteBudget::new(1 << 20), &Limits::default()),
         relist: Arc::default(),
         judged: None,
+        is_shared: false,
+        loss: CallFailure::crashed(),
     }
 }
 
