@@ -119,7 +119,9 @@ impl ProgramLines {
             let mut piece = BytesMut::new();
             loop {
                 piece.reserve(PIECE);
-                if !matches!(lines.read_buf(&mut piece).await, Ok(1..)) || to.send(piece.split().freeze()).await.is_err() {
+                if !matches!(lines.read_buf(&mut piece).await, Ok(1..))
+                    || to.send(piece.split().freeze()).await.is_err()
+                {
                     return;
                 }
             }

@@ -39,6 +39,29 @@ fn one_program_serves_all_replicas_in_each_era() {
 }
 
 #[test]
+fn progress_and_changed_lists_reach_every_replica_in_each_era() {
+    for era in ["legacy", "modern"] {
+        let cluster = placed("http", era);
+        let other = (owner(&cluster) + 1) % 3;
+        let mut client = cluster.client(other, ClientEra::Modern, json!({}));
+        let params = json!({"name": "fx__progress", "arguments": {"steps": 3, "delay_ms": 300}, "_meta": {"progressToken": "p"}});
+        let mut call = client.open("tools/call", params);
+        let mut steps = Vec::new();
+        while let Some(message) = call.next() {
+            if message["method"] == "notifications/progress" {
+                assert_eq!(message["params"]["progressToken"], "p", "{era}");
+                steps.push(message["params"]["progress"].clone());
+            }
+        }
+        assert_eq!(steps, [1, 2, 3], "{era}");
+        assert_eq!(client.call("fx__mutate", json!({})).text(), "grown", "{era}");
+        for replica in &cluster.replicas {
+            replica.wait_for_tools(&["fx__grown_0"]);
+        }
+    }
+}
+
+#[test]
 fn a_call_at_another_replica_is_cancelled_at_the_program() {
     let cluster = placed("http", "legacy");
     let other = (owner(&cluster) + 1) % 3;

@@ -14,6 +14,7 @@ use super::route::{AdmittedPeer, EndpointRoute, admit_passed};
 use super::{AuthenticatedRequest, HttpReply, SESSION};
 use crate::cluster::lines::program_of_path;
 use crate::cluster::membership::Cluster;
+use crate::cluster::passed::mark_served;
 use crate::engine::client::asked::is_modern;
 use crate::engine::route::RequestParams;
 use crate::engine::sealed::run_id::RunId;
@@ -22,7 +23,6 @@ use crate::mcp::version::{Era, Revision};
 use crate::serve::front::{HttpConnection, ListenerState};
 use crate::serve::legacy_sse;
 use crate::serve::modern::{self, RequestHeaders};
-use crate::cluster::passed::mark_served;
 use crate::serve::passing::{PassableRequest, misdirected};
 use crate::wire::message::Request;
 

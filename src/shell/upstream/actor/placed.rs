@@ -42,7 +42,9 @@ pub(super) async fn serve_placed(
                 Some(Err(why)) => why,
                 None => break,
             },
-            Ok(ProgramPlace::Unknown) => "the store was replaced, and the program may still run at a replica".to_owned(),
+            Ok(ProgramPlace::Unknown) => {
+                "the store was replaced, and the program may still run at a replica".to_owned()
+            }
             Err(error) => format!("which replica may run it is not known: {error}"),
         };
         if clock::now() >= until {
@@ -83,12 +85,7 @@ async fn serve_here(
 }
 
 /// Speaks to the program at the replica that runs it.
-async fn serve_there(
-    context: &ActorContext,
-    cluster: &Arc<Cluster>,
-    lines: ProgramLines,
-    hint: EraHint,
-) -> LifeResult {
+async fn serve_there(context: &ActorContext, cluster: &Arc<Cluster>, lines: ProgramLines, hint: EraHint) -> LifeResult {
     let (handle, start) = (&context.handle, context.handle.start_limit());
     handle.runs_at.store(Some(Arc::new(lines.owner.clone())));
     let (near, far) = duplex(PIPE_BYTES);

@@ -31,6 +31,7 @@ struct MemoryTables {
     /// The lease of each upstream: its id, its owner and its end.
     leases: HashMap<String, (LeaseId, RunId, Instant)>,
     is_away: bool,
+    keeps_leases: bool,
     claimed: usize,
 }
 
@@ -38,6 +39,11 @@ impl MemoryReplicas {
     /// Makes every operation fail, as a store that cannot be reached does, or succeed again.
     pub fn set_away(&self, is_away: bool) {
         self.0.lock().is_away = is_away;
+    }
+
+    /// Takes no end of a lease, as if its owner were killed before it could tell, or takes them again.
+    pub fn keep_leases(&self, keeps: bool) {
+        self.0.lock().keeps_leases = keeps;
     }
 
     /// Adds a row, or replaces it.
@@ -133,7 +139,7 @@ impl ReplicaOperations for MemoryReplicas {
 
     fn release_lease(&self, upstream: String, lease: LeaseId) -> DbOperation<'_, ()> {
         self.operation(move |tables| {
-            if tables.leases.get(&upstream).is_some_and(|(held, ..)| *held == lease) {
+            if !tables.keeps_leases && tables.leases.get(&upstream).is_some_and(|(held, ..)| *held == lease) {
                 tables.leases.remove(&upstream);
             }
         })
