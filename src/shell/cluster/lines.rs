@@ -15,7 +15,6 @@ use http::header::{CONTENT_TYPE, HOST};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, StatusCode};
 use http_body::Frame;
-use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Incoming;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, split};
@@ -38,9 +37,6 @@ const HEAD_TIME: Duration = Duration::from_secs(10);
 /// Bytes that are read at once, and pieces that wait for the connection.
 const PIECE: usize = 32 * 1024;
 const PIECES: usize = 4;
-
-/// The body of a request whose end is open.
-pub type LineBody = UnsyncBoxBody<Bytes, Infallible>;
 
 /// An open link to a program of another replica.
 #[derive(Debug)]

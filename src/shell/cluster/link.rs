@@ -13,6 +13,7 @@ use http::uri::Authority;
 use http::{Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
@@ -27,7 +28,6 @@ use tokio_rustls::TlsConnector;
 use url::Url;
 
 use crate::base::clock;
-use crate::cluster::lines::LineBody;
 use crate::cluster::peer_tls::PeerTls;
 use crate::cluster::row::Replica;
 use crate::engine::sealed::run_id::RunId;
@@ -43,6 +43,9 @@ const IDLE: Duration = Duration::from_secs(4);
 const CONNECT_TIME: Duration = Duration::from_secs(3);
 /// Most bytes that are read ahead on a connection.
 const READ_AHEAD: usize = 64 * 1024;
+
+/// The body of a request that goes on after the head of its response.
+pub(super) type LineBody = UnsyncBoxBody<Bytes, Infallible>;
 
 type PeerSender = SendRequest<Full<Bytes>>;
 

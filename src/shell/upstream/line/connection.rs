@@ -4,12 +4,10 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::BufMut as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -22,14 +20,13 @@ use crate::engine::call::OutgoingCall;
 use crate::engine::connection::turns::TurnGate;
 use crate::engine::failure::{CallFailure, ExecutionDoubt};
 use crate::engine::fault::ProtocolFault;
-use crate::engine::handshake::{EraHint, HandshakeAgreement};
+use crate::engine::handshake::EraHint;
 use crate::engine::lists::ListTrouble;
 use crate::engine::peer::{CallPort as _, Peer, PeerEvent, PeerOptions};
-use crate::mcp::log::SessionLogLevel;
 use crate::mcp::method::ItemList;
 use crate::telemetry::metrics::UpstreamMetrics;
-use crate::upstream::line::call::{LineCall, LineCallSignal, StdioExchange, StdioPort, stdio_call};
-use crate::upstream::line::share::{CHANGES, ProgramChange, SharedProgram};
+use crate::upstream::line::call::{LineCall, LineCallSignal, StdioPort};
+use crate::upstream::line::link::{CHANGES, ProgramChange, SharedProgram, StdioLink};
 use crate::upstream::spawner::IntakeLimits;
 use crate::wire::id::WireId;
 use crate::wire::json::raw::RawJson;
@@ -48,51 +45,6 @@ const GARBAGE_LIMIT: u32 = 100;
 const GARBAGE_WINDOW: Duration = Duration::from_secs(10);
 /// The reason why the beginning of a line is no message.
 const UNFINISHED: &str = "a line without its end (a line feed)";
-
-/// A sender of calls to a running child. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct StdioLink {
-    pub agreed: HandshakeAgreement,
-    calls: mpsc::Sender<LineCall>,
-    signals: mpsc::UnboundedSender<LineCallSignal>,
-    keys: Arc<AtomicU64>,
-    budget: Arc<ByteBudget>,
-    /// The log level that the server was asked for.
-    pub logs: Arc<SessionLogLevel>,
-    /// Set if other replicas use the program.
-    pub(super) shared: Option<SharedProgram>,
-}
-
-impl StdioLink {
-    /// Sends a call to the child's task.
-    pub fn call(&self, outgoing: OutgoingCall) -> StdioExchange {
-        let key = self.keys.fetch_add(1, Ordering::Relaxed);
-        let (party, budget, signals) = (outgoing.party.clone(), Arc::clone(&self.budget), self.signals.clone());
-        let (port, exchange) = stdio_call(key, party, outgoing.wants(), budget, signals);
-        // The channel has room for as many calls as a connection can have. If it were full, the
-        // port would be dropped, and the exchange would report that nothing was sent.
-        if let Err(TrySendError::Closed(LineCall { outgoing, port })) = self.calls.try_send(LineCall { outgoing, port })
-        {
-            port.unsent(outgoing);
-        }
-        exchange
-    }
-
-    /// Returns whether other replicas use the program too.
-    pub const fn is_shared(&self) -> bool {
-        self.shared.is_some()
-    }
-
-    /// Waits until the child's task takes no more calls.
-    pub(super) async fn ended(&self) {
-        self.calls.closed().await;
-    }
-
-    /// Returns whether the child's task accepts calls.
-    pub fn is_open(&self) -> bool {
-        !self.calls.is_closed()
-    }
-}
 
 /// News from the task, for the code that runs it.
 #[derive(Debug)]

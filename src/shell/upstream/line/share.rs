@@ -16,7 +16,6 @@ use std::collections::HashMap;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{Stream, StreamExt as _};
-use tokio::sync::broadcast;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -26,9 +25,9 @@ use crate::engine::event::CallEvent;
 use crate::engine::failure::FailureReason;
 use crate::mcp::log::LogLevel;
 use crate::mcp::meta::{Meta, SUBSCRIPTION_ID};
-use crate::mcp::method::{ItemList, Method};
+use crate::mcp::method::Method;
 use crate::mcp::version::Era;
-use crate::upstream::line::connection::StdioLink;
+use crate::upstream::line::link::{SharedProgram, StdioLink};
 use crate::wire::code;
 use crate::wire::frame::Frame;
 use crate::wire::id::{ClientId, IdKey};
@@ -38,46 +37,6 @@ use crate::wire::message::{self, Message, Request};
 
 /// Most calls of one replica in flight.
 const MAX_CALLS: usize = 1024;
-/// Changes that wait for a slow replica; beyond that its link ends, and it reads everything anew.
-pub(super) const CHANGES: usize = 64;
-
-/// The part of a link by which other replicas use its program.
-#[derive(Clone, Debug)]
-pub(crate) struct SharedProgram {
-    /// The program's result of the handshake.
-    pub(super) greeting: RawJson,
-    /// Changes of a legacy program, which tells them to its session and not to a call.
-    pub(super) changes: broadcast::Sender<ProgramChange>,
-}
-
-impl From<(broadcast::Sender<ProgramChange>, RawJson)> for SharedProgram {
-    fn from((changes, greeting): (broadcast::Sender<ProgramChange>, RawJson)) -> Self {
-        Self { greeting, changes }
-    }
-}
-
-/// A change that a legacy program has told.
-#[derive(Clone, Debug)]
-pub(super) enum ProgramChange {
-    Lists,
-    Resource(String),
-}
-
-impl ProgramChange {
-    /// Encodes the notifications of the change.
-    fn messages(&self) -> Vec<Bytes> {
-        match self {
-            Self::Lists => [ItemList::Tools, ItemList::Prompts, ItemList::Resources]
-                .map(|list| message::encode_notification(list.changed(), None))
-                .into(),
-            Self::Resource(uri) => {
-                let params = RawObject::of_strings(&[("uri", uri)]).encode();
-                vec![message::encode_notification("notifications/resources/updated", Some(&params))]
-            }
-        }
-    }
-}
-
 /// Serves a program to another replica until one of them ends: takes its bytes from `input`, and
 /// sends messages with their newlines to `out`. After `leaving` has fired, ends as soon as no call is
 /// in flight.
@@ -181,10 +140,25 @@ impl ServedReplica {
                 let is_finer = level.is_some_and(|level| self.link.logs.lower(level));
                 (!is_finer).then_some(Ok(RawJson::EMPTY_OBJECT))
             }
-            _ if self.calls.len() >= MAX_CALLS || self.calls.contains_key(&request.id.key()) => {
-                Some(Err(message::error_object(code::INTERNAL, "too many calls of one replica are in flight", None)))
+            Method::ToolsList
+            | Method::ToolsCall
+            | Method::PromptsList
+            | Method::PromptsGet
+            | Method::ResourcesList
+            | Method::TemplatesList
+            | Method::ResourcesRead
+            | Method::ResourcesSubscribe
+            | Method::Listen
+            | Method::Complete
+            | Method::TasksGet
+            | Method::TasksResult
+            | Method::TasksList
+            | Method::TasksCancel
+            | Method::TasksUpdate => {
+                let has_room = self.calls.len() < MAX_CALLS && !self.calls.contains_key(&request.id.key());
+                let refusal = || message::error_object(code::INTERNAL, "too many calls of one replica in flight", None);
+                (!has_room).then(|| Err(refusal()))
             }
-            _ => None,
         }
     }
 

@@ -129,8 +129,7 @@ impl GuardedChild {
                 // Its sender outlives the program.
                 Ok(()) = lease.changed() => {
                     let until = clock::millis(*lease.borrow_and_update());
-                    let mut order = [LEASE; 9];
-                    order[1..].copy_from_slice(&until.to_le_bytes());
+                    let order = [&[LEASE][..], &until.to_le_bytes()].concat();
                     // If the order does not fit, the guard reads nothing and the lease runs out.
                     let _full = self.control.try_write(&order);
                 }

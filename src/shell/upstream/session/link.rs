@@ -7,7 +7,7 @@ use crate::engine::handshake::HandshakeAgreement;
 use crate::mcp::log::SessionLogLevel;
 use crate::telemetry::upstream_state::UpstreamState;
 use crate::upstream::http::exchange::HttpLink;
-use crate::upstream::line::connection::StdioLink;
+use crate::upstream::line::link::StdioLink;
 
 /// The state of a lane.
 #[derive(Clone, Debug)]
