@@ -228,13 +228,11 @@ fn era(table: &mut ConfigTable<'_>, target: Option<&UpstreamTarget>) -> EraChoic
 
 /// Reads which replicas run the program: one program alone can serve no caller by itself.
 fn placement(table: &mut ConfigTable<'_>, http: bool, instance: InstanceScope) -> Placement {
-    if http {
-        table.refuse("placement", "belongs to `command`; a server behind a `url` runs where it runs");
-        return Placement::Each;
-    }
     let Some(node) = table.take("placement") else { return Placement::Each };
     let placement = node.choice().unwrap_or_default();
-    if placement == Placement::One && matches!(instance, InstanceScope::PerCaller | InstanceScope::PerSession) {
+    if placement == Placement::One && http {
+        node.problem("belongs to `command`; a server behind a `url` runs where it runs");
+    } else if placement == Placement::One && matches!(instance, InstanceScope::PerCaller | InstanceScope::PerSession) {
         node.problem("\"one\" is a single process for all callers; write instance = \"auto\" or \"shared\"");
     }
     placement

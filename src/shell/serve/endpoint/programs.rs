@@ -2,28 +2,17 @@
 //! [`crate::cluster::lines`].
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::stream;
 use http::{Request as HttpRequest, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use tokio::sync::mpsc;
-use tokio::time::timeout;
 
 use super::HttpReply;
 use crate::cluster::passed::mark_served;
-use crate::config::Placement;
 use crate::listener::reply;
 use crate::serve::front::{HttpConnection, ListenerState};
 use crate::serve::passing::misdirected;
-use crate::upstream::line::share;
-use crate::upstream::session::link::UpstreamLink;
-
-/// Longest wait for a program that is starting; the other replica asks again.
-const START: Duration = Duration::from_secs(5);
-/// Messages that wait for the connection to the other replica.
-const MESSAGES: usize = 8;
 
 /// Answers the request of another replica for the program of an upstream: with a stream of its
 /// messages if the program runs here.
@@ -46,21 +35,10 @@ pub(super) async fn serve_program(
     if !seat.allows_peer(front) {
         return later("too many connections of replicas");
     }
-    let handle = {
-        let snapshot = service.snapshots.load();
-        let found = snapshot.handles.iter().find(|handle| handle.name.as_str() == upstream);
-        found.filter(|handle| handle.spec.load().placement == Placement::One).map(Arc::clone)
-    };
-    let Some(handle) = handle else { return misdirected() };
+    let Some(program) = service.program(upstream) else { return misdirected() };
     if service.draining.is_cancelled() {
         return later("this replica is about to end");
     }
-    // Keeps a lazy program running for as long as the other replica uses it.
-    let used = handle.main.take();
-    let link = match timeout(START, handle.main.link(&handle.spec.load_full())).await {
-        Ok(Ok(UpstreamLink::Stdio(link))) if link.is_shared() => link,
-        Ok(_) | Err(_) => return later("the program does not run here, or not yet"),
-    };
     let input = stream::unfold(body, |mut body| async move {
         loop {
             if let Ok(data) = body.frame().await?.ok()?.into_data() {
@@ -68,16 +46,9 @@ pub(super) async fn serve_program(
             }
         }
     });
-    let (out, messages) = mpsc::channel(MESSAGES);
-    let (leaving, giving_up) = (service.draining.clone(), service.giving_up.clone());
-    let (limit, received) = (front.terms.load().limits.upstream_result_bytes, Box::pin(input));
-    service.tasks.spawn("shared program", async move {
-        tokio::select! {
-            () = share::serve(link, received, out, limit, leaving) => {}
-            () = giving_up.cancelled() => {}
-        }
-        drop(used);
-    });
+    let Some(messages) = service.share_program(&program, Box::pin(input)).await else {
+        return later("the program does not run here, or not yet");
+    };
     let messages = stream::unfold(messages, |mut messages| async move { Some((messages.recv().await?, messages)) });
     let mut response = reply::events(messages);
     mark_served(response.headers_mut(), run);

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::askers::CallOrigin;
 use crate::engine::call::{CallOutcome, OutgoingCall};
+use crate::engine::client::heard::ClientInput;
 use crate::engine::event::CallEvent;
 use crate::engine::failure::FailureReason;
 use crate::mcp::log::LogLevel;
@@ -29,7 +30,7 @@ use crate::mcp::method::Method;
 use crate::mcp::version::Era;
 use crate::upstream::line::link::{SharedProgram, StdioLink};
 use crate::wire::code;
-use crate::wire::frame::Frame;
+use crate::wire::frame::JsonBounds;
 use crate::wire::id::{ClientId, IdKey};
 use crate::wire::json::raw::{RawJson, RawObject};
 use crate::wire::lines::{LineDecoder, StreamLine};
@@ -104,19 +105,20 @@ impl ServedReplica {
         &mut self,
         line: Bytes,
     ) -> Result<Option<impl Future<Output = Result<IdKey, ReplicaGone>> + use<>>, ReplicaGone> {
-        let message = Frame::from_upstream(line).ok().and_then(|frame| Message::parse(&frame).ok());
+        // The client's message has passed narrower bounds at the other replica.
+        let ClientInput::Message(Ok(message)) = ClientInput::read(line, JsonBounds::UPSTREAM) else { return Ok(None) };
         match message {
-            Some(Message::Request(request)) => match self.answer(&request) {
+            Message::Request(request) => match self.answer(&request) {
                 Some(answer) => self.put(message::encode_answer(request.id.raw(), &answer)).await.map(|()| None),
                 None => Ok(Some(self.call(request))),
             },
-            Some(Message::Notification(notice)) if notice.method == "notifications/cancelled" => {
+            Message::Notification(notice) if notice.method == "notifications/cancelled" => {
                 let params = notice.params.and_then(|params| RawObject::parse(&params).ok()).unwrap_or_default();
                 let id = params.get("requestId").cloned().and_then(ClientId::from_raw);
                 id.and_then(|id| self.calls.get(&id.key())).iter().for_each(|call| call.cancel());
                 Ok(None)
             }
-            Some(Message::Notification(_) | Message::Response(_)) | None => Ok(None),
+            Message::Notification(_) | Message::Response(_) => Ok(None),
         }
     }
 

@@ -18,15 +18,12 @@ use crate::store::postgres::Postgres;
 use crate::store::postgres::error::failed;
 use crate::store::postgres::session::{PostgresSession, column, signed, unsigned};
 use crate::store::postgres::tables::meta;
+use crate::store::postgres::tables::replaced::{LEASES_FROM, time};
 
 /// Time since a heartbeat in milliseconds, as an expression over a row of `replicas`.
 const AGE: &str = "(extract(epoch FROM clock_timestamp() - beat) * 1000)::bigint";
 /// Most rows that are read; those with the latest heartbeats come first.
 const MOST: i64 = 1024;
-/// The time of the database, in milliseconds since 1970.
-const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
-/// Time before which no lease is taken, as [`NOW`]; in the table `meta`.
-const LEASES_FROM: &str = "leases_from";
 
 impl ReplicaOperations for Postgres {
     fn beat(&self, row: ReplicaRow, begins: bool, now: u64) -> DbOperation<'_, Option<Vec<KeptReplica>>> {
@@ -108,19 +105,6 @@ impl ReplicaOperations for Postgres {
             session.execute(sql, &[&upstream, &&lease[..]]).await.map(drop)
         })
     }
-}
-
-/// Lets no replica take a lease until those that this database may have lost have ended. Must be a
-/// transaction.
-pub(in crate::store::postgres) async fn end_lost_leases(session: &PostgresSession) -> Result<(), DbError> {
-    let from = time(session).await?.saturating_add(millis(LEASE + LEASE_MARGIN));
-    meta::put(session, LEASES_FROM, &from.to_be_bytes()).await
-}
-
-/// Returns the time of the database.
-async fn time(session: &PostgresSession) -> Result<u64, DbError> {
-    let row = session.row(&format!("SELECT {NOW} AS now"), &[]).await?;
-    row.map_or_else(|| Err(failed("the database has no time")), |row| unsigned(&row, "now"))
 }
 
 fn read(row: &Row) -> Result<KeptReplica, DbError> {

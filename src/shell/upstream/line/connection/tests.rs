@@ -16,6 +16,7 @@ use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::voice::UpstreamReader;
 use crate::telemetry::metrics::Metrics;
+use crate::upstream::line::call::stdio_call;
 use crate::wire::frame::JsonBounds;
 use crate::wire::json::raw::RawJson;
 
