@@ -12,9 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use data_encoding::BASE64URL_NOPAD;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +24,7 @@ use crate::base::budget::ByteBudget;
 use crate::base::clock;
 use crate::base::current_run::CurrentRun;
 use crate::cluster::membership::NamedSession;
+use crate::engine::client::asked::RequestHead;
 use crate::engine::client::{ClientAction, ClientProtocol};
 use crate::engine::sealed::run_id::RunId;
 use crate::engine::sealed::session_id::{SessionOwner, SessionTerms};
@@ -36,6 +39,11 @@ use crate::serve::replay::{self, SessionStreams};
 use crate::store::approvals::Approvals;
 use crate::store::db::SessionRows;
 use crate::store::sessions::SessionStore;
+use crate::wire::frame::{Frame, JsonBounds};
+use crate::wire::message::{Message, Response, encode_answer, encode_notification};
+
+/// Longest message for the daemon before, in bytes.
+const MAX_PRIOR: usize = 64 << 10;
 
 /// A session of a legacy client over HTTP.
 #[derive(Debug)]
@@ -77,12 +85,15 @@ pub enum MissingSession {
 
 impl ClientSession {
     /// Carries out a client's message that gets no answer: cancels a call, or passes on the answer
-    /// to a question. Ignores any other message.
-    pub fn told(&self, step: ClientAction<CancellationToken>) {
+    /// to a question. Returns `false` for any other message, which is ignored.
+    pub fn told(&self, step: ClientAction<CancellationToken>) -> bool {
         match (step, &self.client.client_requests) {
-            (ClientAction::Cancel(ticket), _) => ticket.cancel(),
+            (ClientAction::Cancel(ticket), _) => {
+                ticket.cancel();
+                true
+            }
             (ClientAction::Answered(response), Some(client_requests)) => client_requests.answered(response),
-            _ => {}
+            _ => false,
         }
     }
 
@@ -131,6 +142,15 @@ impl Drop for StreamRight {
     }
 }
 
+/// Encodes a response or notification; `None` for another message.
+fn encode(message: &Message) -> Option<Bytes> {
+    match message {
+        Message::Response(Response { id: Some(id), outcome, .. }) => Some(encode_answer(id, outcome)),
+        Message::Notification(notice) => Some(encode_notification(&notice.method, notice.params.as_ref())),
+        Message::Response(_) | Message::Request(_) => None,
+    }
+}
+
 /// Limits of the session table.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionLimits {
@@ -156,6 +176,16 @@ pub struct ClientSessions {
     store: Option<SessionStore>,
     /// The run of this process as a replica.
     run: Arc<CurrentRun>,
+    /// The queue to the daemon before, while that one ends.
+    prior: Mutex<Option<mpsc::Sender<PriorMessage>>>,
+}
+
+/// A client's message about a call or a question that the daemon before still has.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PriorMessage {
+    session: String,
+    /// The response or notification as JSON, at most [`MAX_PRIOR`] bytes.
+    message: String,
 }
 
 impl ClientSessions {
@@ -167,7 +197,41 @@ impl ClientSessions {
         run: Arc<CurrentRun>,
     ) -> Self {
         let (table, limits, began) = (Mutex::default(), Mutex::new(limits), clock::uptime());
-        Self { table, limits, began, kept: replay::RecordedBytes::new(budget), approvals, store, run }
+        let kept = replay::RecordedBytes::new(budget);
+        Self { table, limits, began, kept, approvals, store, run, prior: Mutex::default() }
+    }
+
+    /// Handles a message of a session's client that gets no answer. One that is about nothing of
+    /// this process goes to the daemon before, while that one ends.
+    pub fn heard(&self, session: &ClientSession, message: Message, headers: &dyn RequestHead) {
+        let prior = self.prior.lock().clone();
+        let text = prior.as_ref().and_then(|_| encode(&message));
+        let step = session.protocol.lock().heard(Ok(message), Some(headers));
+        if !session.told(step)
+            && let (Some(prior), Some(text)) = (prior, text)
+            && text.len() <= MAX_PRIOR
+            && let Ok(message) = String::from_utf8(text.into())
+        {
+            // Beyond its room the message is lost: the call or question ends by its own time.
+            drop(prior.try_send(PriorMessage { session: session.id.clone(), message }));
+        }
+    }
+
+    /// Sets the queue to the daemon before; `None` once that one is gone.
+    pub fn set_prior(&self, prior: Option<mpsc::Sender<PriorMessage>>) {
+        *self.prior.lock() = prior;
+    }
+
+    /// Handles a message that came to the process after this one.
+    pub fn heard_late(&self, late: PriorMessage) {
+        let PriorMessage { session, message } = late;
+        let frame = Frame::from_client(message.into(), JsonBounds::CLIENT).ok();
+        let message = frame.and_then(|frame| Message::parse(&frame).ok());
+        let session = self.table.lock().get(&session).cloned();
+        if let (Some(session), Some(message @ (Message::Response(_) | Message::Notification(_)))) = (session, message) {
+            let step = session.protocol.lock().heard(Ok(message), None);
+            session.told(step);
+        }
     }
 
     /// Returns whether this process holds the session of an id, so that no other replica needs to
