@@ -12,11 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use data_encoding::BASE64URL_NOPAD;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -39,11 +37,12 @@ use crate::serve::replay::{self, SessionStreams};
 use crate::store::approvals::Approvals;
 use crate::store::db::SessionRows;
 use crate::store::sessions::SessionStore;
-use crate::wire::frame::{Frame, JsonBounds};
-use crate::wire::message::{Message, Response, encode_answer, encode_notification};
+use crate::wire::message::Message;
 
-/// Longest message for the daemon before, in bytes.
-const MAX_PRIOR: usize = 64 << 10;
+mod prior;
+
+pub use self::prior::PriorMessage;
+use self::prior::PriorQueue;
 
 /// A session of a legacy client over HTTP.
 #[derive(Debug)]
@@ -142,15 +141,6 @@ impl Drop for StreamRight {
     }
 }
 
-/// Encodes a response or notification; `None` for another message.
-fn encode(message: &Message) -> Option<Bytes> {
-    match message {
-        Message::Response(Response { id: Some(id), outcome, .. }) => Some(encode_answer(id, outcome)),
-        Message::Notification(notice) => Some(encode_notification(&notice.method, notice.params.as_ref())),
-        Message::Response(_) | Message::Request(_) => None,
-    }
-}
-
 /// Limits of the session table.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionLimits {
@@ -176,16 +166,8 @@ pub struct ClientSessions {
     store: Option<SessionStore>,
     /// The run of this process as a replica.
     run: Arc<CurrentRun>,
-    /// The queue to the daemon before, while that one ends.
-    prior: Mutex<Option<mpsc::Sender<PriorMessage>>>,
-}
-
-/// A client's message about a call or a question that the daemon before still has.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PriorMessage {
-    session: String,
-    /// The response or notification as JSON, at most [`MAX_PRIOR`] bytes.
-    message: String,
+    /// Takes messages for the daemon before, while that one ends.
+    prior: PriorQueue,
 }
 
 impl ClientSessions {
@@ -198,37 +180,28 @@ impl ClientSessions {
     ) -> Self {
         let (table, limits, began) = (Mutex::default(), Mutex::new(limits), clock::uptime());
         let kept = replay::RecordedBytes::new(budget);
-        Self { table, limits, began, kept, approvals, store, run, prior: Mutex::default() }
+        Self { table, limits, began, kept, approvals, store, run, prior: PriorQueue::default() }
     }
 
     /// Handles a message of a session's client that gets no answer. One that is about nothing of
     /// this process goes to the daemon before, while that one ends.
     pub fn heard(&self, session: &ClientSession, message: Message, headers: &dyn RequestHead) {
-        let prior = self.prior.lock().clone();
-        let text = prior.as_ref().and_then(|_| encode(&message));
+        let kept = self.prior.keep(&session.id, &message);
         let step = session.protocol.lock().heard(Ok(message), Some(headers));
-        if !session.told(step)
-            && let (Some(prior), Some(text)) = (prior, text)
-            && text.len() <= MAX_PRIOR
-            && let Ok(message) = String::from_utf8(text.into())
-        {
-            // Beyond its room the message is lost: the call or question ends by its own time.
-            drop(prior.try_send(PriorMessage { session: session.id.clone(), message }));
+        if !session.told(step) {
+            self.prior.pass(kept);
         }
     }
 
     /// Sets the queue to the daemon before; `None` once that one is gone.
-    pub fn set_prior(&self, prior: Option<mpsc::Sender<PriorMessage>>) {
-        *self.prior.lock() = prior;
+    pub fn set_prior(&self, queue: Option<mpsc::Sender<PriorMessage>>) {
+        self.prior.set(queue);
     }
 
     /// Handles a message that came to the process after this one.
     pub fn heard_late(&self, late: PriorMessage) {
-        let PriorMessage { session, message } = late;
-        let frame = Frame::from_client(message.into(), JsonBounds::CLIENT).ok();
-        let message = frame.and_then(|frame| Message::parse(&frame).ok());
-        let session = self.table.lock().get(&session).cloned();
-        if let (Some(session), Some(message @ (Message::Response(_) | Message::Notification(_)))) = (session, message) {
+        let session = self.table.lock().get(late.session()).cloned();
+        if let Some((session, message)) = session.zip(late.read()) {
             let step = session.protocol.lock().heard(Ok(message), None);
             session.told(step);
         }
