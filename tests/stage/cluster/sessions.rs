@@ -79,6 +79,43 @@ fn a_modern_round_and_a_task_pass_on_every_replica() {
     assert_eq!(cluster.calls("inquire"), 1, "the call is made once");
 }
 
+/// Returns the parameters with which a client allows the call of `fx__echo` that it was asked about.
+fn allowing(asked: &Value, arguments: &Value) -> Value {
+    let responses = json!({"gw.consent": {"action": "accept", "content": {"decision": "once"}}});
+    json!({"name": "fx__echo", "arguments": arguments, "inputResponses": responses, "requestState": asked["requestState"]})
+}
+
+#[test]
+fn a_form_is_answered_through_another_replica_and_asked_again_after_the_death_of_its_own() {
+    let mut cluster = TestCluster::sharing(Fake::http("legacy"), "default = \"ask\"");
+    let mut client = cluster.client(0, ClientEra::Modern, json!({"elicitation": {}}));
+    for (replica, text) in [(1, "first"), (2, "second")] {
+        let arguments = json!({"text": text});
+        cluster.move_to(&mut client, 0);
+        let asked = client.call("fx__echo", arguments.clone());
+        assert_eq!(asked.result()["resultType"], "input_required", "{}", asked.raw);
+        cluster.move_to(&mut client, replica);
+        // As long as a person takes to read.
+        pass(Duration::from_secs(1));
+        let answer = client.request("tools/call", allowing(asked.result(), &arguments));
+        assert_eq!(answer.text(), text, "{}", answer.raw);
+    }
+    assert_eq!((cluster.calls("first"), cluster.calls("second")), (1, 1));
+
+    cluster.move_to(&mut client, 0);
+    let arguments = json!({"text": "third"});
+    let asked = client.call("fx__echo", arguments.clone());
+    cluster.kill(0);
+    cluster.move_to(&mut client, 1);
+    pass(Duration::from_secs(1));
+    let again = client.request("tools/call", allowing(asked.result(), &arguments));
+    assert_eq!(again.result()["resultType"], "input_required", "another approval is open: {}", again.raw);
+    assert_eq!(cluster.calls("third"), 0);
+    pass(Duration::from_secs(1));
+    let answer = client.request("tools/call", allowing(again.result(), &arguments));
+    assert_eq!((answer.text(), cluster.calls("third")), ("third".to_owned(), 1), "{}", answer.raw);
+}
+
 #[test]
 fn a_task_is_asked_after_on_every_replica() {
     let extension = json!({"io.modelcontextprotocol/tasks": {}});

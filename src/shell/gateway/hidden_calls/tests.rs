@@ -87,6 +87,7 @@ fn gateway() -> Gateway {
         tasks,
         draining,
         giving_up: CancellationToken::new(),
+        arriving: Arc::default(),
         keys: Keys::open(None).unwrap().unwrap(),
         cluster: None,
         max_result_bytes: AtomicUsize::new(limits.result_bytes),
