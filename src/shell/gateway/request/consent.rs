@@ -291,7 +291,7 @@ impl Service {
     ) -> Option<RawJson> {
         let input = input?;
         let scope = StateScope { method: request.labels.method, action, carrier: input.carrier };
-        let sealed = self.keys.states.next(&scope, input.round, carried, clock::since_1970(), clock::random())?;
+        let sealed = self.keys.seal_state(&scope, input.round, carried)?;
         Some(input_required(std::iter::once(question), &sealed))
     }
 
