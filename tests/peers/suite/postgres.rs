@@ -17,6 +17,7 @@ use crate::http;
 use crate::mcp::ClientEra;
 use crate::process::{eventually, output_within, said};
 
+mod operator;
 mod replicas;
 mod server;
 
