@@ -16,7 +16,7 @@ use crate::cli::service::ends::end_when_unread;
 use crate::cli::words::options::CommonOptions;
 use crate::cli::words::output::{CommandFailure, complain, follow, print, print_json};
 use crate::cli::words::screen::Screen;
-use crate::config;
+use crate::config::{self, AuditSettings};
 use crate::daemon::local_time::local_of;
 use crate::operator::audit::{AuditLog, ChainReport, ChainView, ClusterRecords, KnownRecords};
 use crate::policy::RecordRemoval;
@@ -98,8 +98,17 @@ pub(super) fn run(common: &CommonOptions, command: AuditCommand) -> Result<u8, C
 pub(super) fn log(common: &CommonOptions) -> Result<AuditLog, CommandFailure> {
     let state = config::state_dir(&config::environment)
         .ok_or_else(|| CommandFailure::new(CONFIG, "no state directory: set $XDG_STATE_HOME or $HOME"))?;
-    let cluster = source::load_quietly(common).and_then(|config| config.cluster);
-    Ok(AuditLog::new(state, &source::audit(common)).in_cluster(cluster))
+    let (settings, cluster) = match source::load(common, &[]) {
+        Ok(loaded) => (loaded.config.audit, loaded.config.cluster),
+        Err(failure) => {
+            complain(&format!(
+                "the log is read without the configuration, and so without a store of a cluster: {}",
+                failure.text
+            ));
+            (AuditSettings::default(), None)
+        }
+    };
+    Ok(AuditLog::new(state, &settings).in_cluster(cluster))
 }
 
 pub(super) fn unreadable(log: &AuditLog, error: &io::Error) -> CommandFailure {
