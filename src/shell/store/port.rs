@@ -41,7 +41,7 @@ pub use self::approvals::{
     ApprovalChanges, ApprovalOperations, DAEMON, ENDED_GRANT_LIFE, ForeignAnswer, GrantOperations,
     OpenApprovalOperations, RevokedGrant, SettingOwner, UnwrittenGrantUses,
 };
-pub use self::audit::{AuditHead, AuditOperations};
+pub use self::audit::{AuditHead, AuditOperations, ReplicaLogs};
 pub use self::client_tokens::{ClientToken, ClientTokenOperations, TOKEN_PREFIX_BYTES, TokenAddition};
 pub use self::error::DbError;
 pub use self::health::{StoreHealth, wait_for_change};

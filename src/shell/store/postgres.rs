@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{self, Sender};
 
-use super::port::{DbError, DbOperation, ReplicaOperations, StoreEngine, StoreHealth};
+use super::port::{DbError, DbOperation, ReplicaLogs, ReplicaOperations, StoreEngine, StoreHealth};
 use super::seal::Seals;
 use crate::config::ClusterSettings;
 
@@ -112,10 +112,26 @@ impl Postgres {
 /// # Errors
 /// When the store cannot be read, or is not of this program's version.
 pub(super) fn count_sealed_values(settings: &ClusterSettings) -> Result<Vec<(String, u64)>, DbError> {
+    look(settings, tables::sealed_columns::count_by_key)
+}
+
+/// Reads the heads of the audit logs of all replicas. Changes nothing. Blocks.
+///
+/// # Errors
+/// When the store cannot be read, or is not of this program's version.
+pub(super) fn logs_of_replicas(settings: &ClusterSettings) -> Result<ReplicaLogs, DbError> {
+    look(settings, tables::audit::logs_of_replicas)
+}
+
+/// Reads from the store of a cluster over a connection of its own.
+fn look<T>(
+    settings: &ClusterSettings,
+    work: impl AsyncFnOnce(&PostgresSession) -> Result<T, DbError>,
+) -> Result<T, DbError> {
     let server = StoreServer::new(settings, Arc::default())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(format!("start its runtime: {error}")))?;
-    runtime.block_on(server.look(async |session: &PostgresSession| tables::sealed_columns::count_by_key(session).await))
+    runtime.block_on(server.look(work))
 }
 
 impl StoreEngine for Postgres {

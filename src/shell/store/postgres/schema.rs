@@ -109,9 +109,7 @@ CREATE TABLE client_tokens (
 /// # Errors
 /// When the tables are those of a newer program, or cannot be made; nothing has changed then.
 pub(super) async fn migrate(session: &PostgresSession) -> Result<(), DbError> {
-    let known = "SELECT to_regclass('headend.versions') IS NOT NULL AS is_known";
-    let is_known = session.row(known, &[]).await?.is_some_and(|row| column(&row, "is_known").unwrap_or(false));
-    if is_known && count_taken_steps(session).await? == STEPS.len() {
+    if has_tables(session).await? && count_taken_steps(session).await? == STEPS.len() {
         return Ok(());
     }
     session.begin().await?;
@@ -129,10 +127,18 @@ pub(super) async fn migrate(session: &PostgresSession) -> Result<(), DbError> {
 /// # Errors
 /// When it has others or none.
 pub(super) async fn check(session: &PostgresSession) -> Result<(), DbError> {
+    if !has_tables(session).await? {
+        return Err(refused("has no tables of headend yet; the first start makes them"));
+    }
     match count_taken_steps(session).await? {
         taken if taken == STEPS.len() => Ok(()),
-        _ => Err(refused("has the tables of an older headend")),
+        _ => Err(refused("has the tables of an older headend; the start of this version changes them")),
     }
+}
+
+async fn has_tables(session: &PostgresSession) -> Result<bool, DbError> {
+    let row = session.row("SELECT to_regclass('headend.versions') IS NOT NULL AS is_known", &[]).await?;
+    Ok(row.is_some_and(|row| column(&row, "is_known").unwrap_or(false)))
 }
 
 async fn take(session: &PostgresSession) -> Result<(), DbError> {

@@ -1,7 +1,7 @@
 //! The tables of the database, a file for each group, with the operations over it.
 
 mod approvals;
-mod audit;
+pub(super) mod audit;
 mod client_tokens;
 mod grants;
 mod limits;
