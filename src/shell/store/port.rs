@@ -38,8 +38,8 @@ mod states;
 pub(super) mod threads;
 
 pub use self::approvals::{
-    ApprovalChanges, ApprovalOperations, DAEMON, ENDED_GRANT_LIFE, ForeignAnswer, GrantOperations,
-    OpenApprovalOperations, RevokedGrant, SettingOwner, UnwrittenGrantUses,
+    AnsweredElsewhere, ApprovalChanges, ApprovalOperations, DAEMON, ENDED_GRANT_LIFE, ForeignAnswer, GrantOperations,
+    OpenApprovalOperations, OwnedApproval, RevokedGrant, SettingOwner, UnwrittenGrantUses,
 };
 pub use self::audit::{AuditHead, AuditOperations};
 pub use self::client_tokens::{ClientToken, ClientTokenOperations, TOKEN_PREFIX_BYTES, TokenAddition};

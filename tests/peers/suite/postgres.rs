@@ -19,6 +19,7 @@ use crate::process::{eventually, output_within, said};
 
 mod replicas;
 mod server;
+mod shared;
 
 /// Tests of the shell that open stores by a folder, and so use the database. The others are about
 /// files.

@@ -10,7 +10,7 @@ use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::sealed::state::StateUse;
 use crate::policy::LimitLease;
 use crate::policy::consent::{ApprovalGrant, GrantLifetime};
-use crate::store::approvals::Approvals;
+use crate::store::approvals::{Approvals, GrantUseError};
 use crate::store::audit::RecordState;
 use crate::store::leases::Leases;
 use crate::store::states::UsedStates;
@@ -63,9 +63,12 @@ impl DiskGate {
             if let Some((approvals, grant)) = once {
                 // After the record: a call that is refused for a full disk must not use its
                 // approval up.
-                let consumed = approvals.consume(&grant).await;
-                let unused = "The approval of this call was used already, or its use could not be kept.";
-                consumed.map_err(|_| refuse(approvals.store_failure(), unused))?;
+                let used_by_another = "The approval of this call was used for an equal call. Make the call again.";
+                let unkept = "The use of this call's approval could not be kept, so the call was not made.";
+                approvals.consume(&grant).await.map_err(|why| match why {
+                    GrantUseError::Already => refuse(FailureReason::AwaitingApproval, used_by_another),
+                    GrantUseError::NotKept(_) => refuse(approvals.store_failure(), unkept).retry_after(STORE_WAIT),
+                })?;
             }
             if let Some((used, state)) = state {
                 used.keep(state).await?;
@@ -79,7 +82,8 @@ impl DiskGate {
     ///
     /// # Errors
     /// [`FailureReason::Unrecorded`], [`FailureReason::StoreUnavailable`],
-    /// [`FailureReason::Limited`] if other processes have used a limit up, or
+    /// [`FailureReason::Limited`] if other processes have used a limit up,
+    /// [`FailureReason::AwaitingApproval`] if one has used the once-grant, or
     /// [`FailureReason::Denied`] if one has used the state.
     pub(crate) async fn pass(&mut self) -> Result<(), CallFailure> {
         (&mut self.work).await

@@ -7,9 +7,9 @@ use super::grants::{self, live};
 use super::{meta, open_approvals};
 use crate::base::clock;
 use crate::policy::Digest;
-use crate::policy::consent::{GrantRow, SteadySeconds};
+use crate::policy::consent::{GrantRow, SharedAnswer, SteadySeconds};
 use crate::store::port::{
-    ApprovalChanges, ApprovalOperations, DbError, DbOperation, StoreEngine as _, UnwrittenGrantUses,
+    ApprovalChanges, ApprovalOperations, DbError, DbOperation, OwnedApproval, StoreEngine as _, UnwrittenGrantUses,
 };
 use crate::store::postgres::Postgres;
 use crate::store::postgres::session::PostgresSession;
@@ -29,11 +29,17 @@ impl ApprovalOperations for Postgres {
         }
     }
 
-    fn keep_grant(&self, row: GrantRow, approval: String) -> DbOperation<'_, ()> {
+    fn keep_grant(&self, row: GrantRow, approval: Option<OwnedApproval>) -> DbOperation<'_, bool> {
         self.announce(async move |session: &PostgresSession| {
+            if let Some(approval) = &approval {
+                let answer = SharedAnswer { is_denial: false, evidence: row.evidence, by: row.by.to_string() };
+                if !open_approvals::end(session, approval, Some(&answer)).await? {
+                    return Ok(false);
+                }
+            }
             grants::insert(session, &row).await?;
-            open_approvals::delete(session, &approval).await?;
-            meta::saw(session, row.granted_at).await
+            meta::saw(session, row.granted_at).await?;
+            Ok(true)
         })
     }
 
@@ -48,7 +54,8 @@ impl ApprovalOperations for Postgres {
             // they promised.
             clock::advance_clock(Duration::from_secs(meta::number(session, meta::LATEST_TIME).await?));
             let (live, answers) = (live(session).await?, open_approvals::answers(session, &owner).await?);
-            Ok(Some(ApprovalChanges { version: now, live, answers }))
+            let ended = open_approvals::answered_elsewhere(session, &owner).await?;
+            Ok(Some(ApprovalChanges { version: now, live, answers, ended }))
         })
     }
 
