@@ -30,13 +30,19 @@ impl Approvals {
     /// [`ApprovalRefusal`], if the call is refused without an approval.
     #[cfg(any(test, feature = "testing"))]
     pub fn ask(&self, asked: ApprovalSubject, shown: CallDetails) -> Result<ApprovalId, ApprovalRefusal> {
-        let seat = self.ask_for(
+        let mut seat = self.ask_for(
             asked,
             shown,
             ApprovalLife::Person(std::time::Duration::from_secs(900)),
             None,
             AuditEntry::new(crate::policy::AuditEvent::Prompt),
         )?;
+        if let (false, Some(db)) = (seat.is_listed(), self.db()) {
+            // Blocks: the id is known once the store has answered. A failure closes the approval.
+            drop(db.all_so_far().run_now());
+            let listed = seat.listed.take().and_then(|mut listed| listed.try_recv().ok()).flatten();
+            seat.approval = listed.unwrap_or(seat.approval);
+        }
         Ok(seat.approval())
     }
 

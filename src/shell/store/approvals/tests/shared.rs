@@ -24,6 +24,8 @@ async fn answer(approvals: &Approvals, id: ApprovalId, answer: PersonAnswer) -> 
 /// Waits until a replica knows how an approval ended on another one.
 async fn end_on(approvals: &Approvals, id: ApprovalId) -> ApprovalEnd {
     approvals.follow().await;
+    let changes = approvals.db().unwrap().approvals_changed(approvals.inner.owner(), -1).run().await;
+    assert!(changes.unwrap().unwrap().ended.is_empty(), "the store knows that this replica knows");
     approvals.settled(&id).await
 }
 

@@ -54,7 +54,12 @@ impl OpenApprovalOperations for Postgres {
     }
 
     fn remove_approval(&self, approval: OwnedApproval, answer: Option<SharedAnswer>) -> DbOperation<'_, ()> {
-        self.announce(async move |session: &PostgresSession| end(session, &approval, answer.as_ref()).await.map(drop))
+        self.announce(async move |session: &PostgresSession| {
+            if !end(session, &approval, answer.as_ref()).await? {
+                end(session, &approval, None).await?;
+            }
+            Ok(())
+        })
     }
 
     fn remove_approvals_of_daemons(&self, owner: String) -> DbOperation<'_, Vec<ApprovalView>> {
@@ -95,8 +100,12 @@ impl OpenApprovalOperations for Postgres {
 
     fn take_answer(&self, approval: String) -> DbOperation<'_, bool> {
         self.write(async move |session: &PostgresSession| {
-            let sql = "UPDATE answers SET taken = true WHERE approval = $1 AND NOT taken";
-            Ok(session.execute(sql, &[&approval]).await? == 1)
+            let sql = "SELECT 1 FROM answers WHERE approval = $1 AND taken";
+            if session.row(sql, &[&approval]).await?.is_some() {
+                return Ok(false);
+            }
+            session.execute("UPDATE answers SET taken = true WHERE approval = $1", &[&approval]).await?;
+            Ok(true)
         })
     }
 
@@ -212,8 +221,8 @@ async fn insert(session: &PostgresSession, view: &ApprovalView, action: &str, se
         .map(drop)
 }
 
-/// Ends an approval for one of its owners, and by an answer for all. Returns false if it was
-/// answered before.
+/// Ends an approval for one of its owners, and by an answer for all. Changes nothing and returns false
+/// if another answer was first.
 pub(super) async fn end(
     session: &PostgresSession,
     approval: &OwnedApproval,
