@@ -51,7 +51,9 @@ pub use self::operation::{DbOperation, DbReply};
 pub use self::pins::{PinOperations, PinStepResult, PinStepResults, PinTable};
 #[cfg(any(test, feature = "testing"))]
 pub use self::replicas::MemoryReplicas;
-pub use self::replicas::{DEAD_AFTER, KeptReplica, ReplicaOperations, ReplicaRow, SessionClaim, SessionGift};
+pub use self::replicas::{
+    DEAD_AFTER, DOUBTFUL_AFTER, KeptReplica, ReplicaOperations, ReplicaRow, SessionClaim, SessionGift,
+};
 pub use self::restored::{BackupRows, ReplacementOperations, RestoreMark, RestoreOperations};
 pub use self::sealed::{ResealPosition, ResealedPart, SealOperations};
 pub use self::sessions::{SessionOperations, SessionRows};
