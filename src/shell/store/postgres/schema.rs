@@ -26,6 +26,8 @@ CREATE TABLE IF NOT EXISTS headend.versions (version BIGINT PRIMARY KEY);
 /// a chain of audit records belongs to. `approval_owners`, `replicas` and `session_owners` are of this
 /// engine alone.
 ///
+/// `changes` has the number of transactions that the other replicas are told of.
+///
 /// `approvals.action` is the digest by which replicas find the open approval about an action; further
 /// approvals of one process about it have none. An approval with `denied` was answered, and stays
 /// until each of its owners knows.
@@ -78,6 +80,8 @@ CREATE TABLE audit_heads (
     PRIMARY KEY (replica, chain)
 );
 CREATE TABLE meta (key TEXT PRIMARY KEY, value BYTEA NOT NULL);
+CREATE TABLE changes (number BIGINT NOT NULL);
+INSERT INTO changes VALUES (0);
 CREATE TABLE ended_sessions (
     caller TEXT NOT NULL, opened BIGINT NOT NULL, name BYTEA NOT NULL, until BIGINT NOT NULL,
     PRIMARY KEY (caller, opened, name)

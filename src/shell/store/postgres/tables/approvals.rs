@@ -46,7 +46,7 @@ impl ApprovalOperations for Postgres {
     fn approvals_changed(&self, owner: String, version: i64) -> DbOperation<'_, Option<ApprovalChanges>> {
         let health = Arc::clone(self.health());
         self.read(async move |session: &PostgresSession| {
-            let now = digest_of(&session.snapshot().await?, health.connections());
+            let now = digest_of(session.count_changes().await?, health.connections());
             if now == version {
                 return Ok(None);
             }
@@ -76,8 +76,8 @@ impl Postgres {
 }
 
 /// Returns a number for what a connection sees of the database.
-fn digest_of(snapshot: &str, connection: u64) -> i64 {
-    let digest = Digest::of(format!("{connection} {snapshot}").as_bytes());
+fn digest_of(changes: i64, connection: u64) -> i64 {
+    let digest = Digest::of(format!("{connection} {changes}").as_bytes());
     let first = digest.bytes().first_chunk().copied();
     first.map_or(0, i64::from_be_bytes)
 }
