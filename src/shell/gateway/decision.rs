@@ -131,6 +131,7 @@ impl Service {
             decide(policy, rules, action, &consent, limiter, clock::since_1970())
         };
         let record = DecisionRecord::new(action, &decision);
+        let is_grave = record.is_grave();
         let recorded = match (&decision, going_on) {
             // Recorded when the approval was opened.
             (Decision::Ask { .. }, CallContinuation::Consent { answer: Some(_), .. } | CallContinuation::Listed(_)) => {
@@ -148,7 +149,7 @@ impl Service {
                     | CallContinuation::Listed(_)
                     | CallContinuation::Login(_) => None,
                 };
-                let gate = DiskGate::new(&self.approvals, recorded, permit.grant(), lease, state);
+                let gate = DiskGate::new(&self.approvals, recorded, permit.grant(), lease, state, is_grave);
                 return Ok(GatedPermit { permit, gate });
             }
             Decision::Deny { hidden: true, .. } => {

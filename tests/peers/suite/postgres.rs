@@ -17,9 +17,11 @@ use crate::http;
 use crate::mcp::ClientEra;
 use crate::process::{eventually, output_within, said};
 
+mod away;
 mod replicas;
 mod server;
 mod shared;
+mod told;
 
 /// Tests of the shell that open stores by a folder, and so use the database. The others are about
 /// files.

@@ -23,17 +23,19 @@ pub(crate) struct DiskGate {
 }
 
 impl DiskGate {
-    /// Collects a call's writes; `None` if it has none to wait for.
+    /// Collects a call's writes; `None` if it has none to wait for. A grave call, or one with a
+    /// stored grant, is refused if the store of the cluster cannot confirm it.
     pub(crate) fn new(
         approvals: &Arc<Approvals>,
         recorded: RecordState,
         grant: Option<&Arc<ApprovalGrant>>,
         lease: Option<(Leases, LimitLease)>,
         state: Option<(UsedStates, StateUse)>,
+        is_grave: bool,
     ) -> Option<Self> {
         let once = grant.filter(|grant| grant.is_once()).map(|grant| (Arc::clone(approvals), Arc::clone(grant)));
         let is_stored = grant.is_some_and(|grant| grant.lifetime() != GrantLifetime::Session);
-        let is_unconfirmed = is_stored && !approvals.is_confirmed();
+        let is_unconfirmed = (is_stored && !approvals.is_confirmed()) || (is_grave && approvals.is_store_away());
         let is_recorded = matches!(recorded, RecordState::Accepted);
         if once.is_none() && lease.is_none() && state.is_none() && is_recorded && !is_unconfirmed {
             return None;
@@ -44,7 +46,7 @@ impl DiskGate {
             let failure = |reason, text: &str| CallFailure::new(reason, ExecutionDoubt::No, text);
             if is_unconfirmed {
                 lease.iter().for_each(|(_, lease)| lease.give_back());
-                let text = "The approval of this call cannot be confirmed at the moment, so it was not made.";
+                let text = "The permission of this call cannot be confirmed at the moment, so it was not made.";
                 return Err(failure(FailureReason::StoreUnavailable, text).retry_after(STORE_WAIT));
             }
             if let Some((leases, lease)) = &lease {

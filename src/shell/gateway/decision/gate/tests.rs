@@ -56,12 +56,12 @@ fn goes_on_with_states_and_grants_until_it_is_killed() {
                 let Some((_, state)) = key.open(&scope(&action), sealed, clock::since_1970()) else { continue };
                 let (gate, use_) = if used.is_first(state) {
                     let state = Some((used.clone(), state));
-                    (DiskGate::new(&approvals, RecordState::Accepted, None, None, state), format!("state {n}"))
+                    (DiskGate::new(&approvals, RecordState::Accepted, None, None, state, false), format!("state {n}"))
                 } else {
                     let claimed = approvals.grants().claim(&asked(&action), approvals.wall(), None);
                     let Some(grant) = claimed.map(|consented| consented.spend()) else { continue };
                     let use_ = format!("grant {n}");
-                    (DiskGate::new(&approvals, RecordState::Accepted, Some(&grant), None, None), use_)
+                    (DiskGate::new(&approvals, RecordState::Accepted, Some(&grant), None, None, false), use_)
                 };
                 if gate.unwrap().pass().await.is_ok() {
                     upstream.note(&use_);
