@@ -85,3 +85,18 @@ fn a_session_has_one_holder_that_lives_and_claims_expire_with_ids() {
     db.damage("UPDATE replicas SET beat = beat - interval '2 hours'");
     assert_eq!(beat(&*directory, 5, true, 0), Some(vec![row(5)]), "rows of long ago are removed");
 }
+
+#[test]
+fn what_only_one_replica_needs_is_no_change_for_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let [db, other] = [(); 2].map(|()| Db::open(dir.path()).unwrap());
+    let Some(directory) = db.replicas() else { return };
+    let changes = |version| other.approvals_changed("other".to_owned(), version).run_now().unwrap();
+    let version = changes(-1).unwrap().version;
+    beat(&*directory, 1, true, 0);
+    db.see(7).run_now().unwrap();
+    assert!(db.use_state(StateUse { id: StateId::default(), until: 100 }, 8).run_now().unwrap());
+    assert!(changes(version).is_none(), "nobody looks because of these");
+    db.invalidate_grants(Vec::new(), 9).run_now().unwrap();
+    assert!(changes(version).is_some());
+}
