@@ -2,7 +2,8 @@
 //! directory, and the holders of sessions whose first owner is dead.
 //!
 //! While the store is away, the last reading stays in force and no replica is taken for dead by its
-//! age. After such a time this replica waits until the others had time for a heartbeat.
+//! age. After such a time, or a jump of the store's clock, this replica waits until the others had
+//! time for a heartbeat.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -24,7 +25,9 @@ use crate::engine::sealed::replay_window::ReplayWindow;
 use crate::engine::sealed::run_id::RunId;
 use crate::engine::sealed::session_id::SessionName;
 use crate::policy::Caller;
-use crate::store::port::{DEAD_AFTER, DbError, KeptReplica, ReplicaOperations, SessionClaim, SessionGift};
+use crate::store::port::{
+    DEAD_AFTER, DOUBTFUL_AFTER, DbError, KeptReplica, ReplicaOperations, SessionClaim, SessionGift,
+};
 use crate::wire::digest::Digest;
 
 /// Time between two heartbeats.
@@ -320,7 +323,9 @@ impl Cluster {
             Some((replica.run, link))
         };
         let links = replicas.iter().filter(|replica| !self.is_own(replica.run)).filter_map(link).collect();
-        let has_paused = now.saturating_duration_since(before.at) >= DEAD_AFTER;
+        // The row of this replica as it was before its heartbeat shows jumps of the store's clock.
+        let own = rows.iter().find(|row| self.is_own(row.row.run)).map_or(Duration::ZERO, |row| row.age);
+        let has_paused = now.saturating_duration_since(before.at) >= DEAD_AFTER || own >= DOUBTFUL_AFTER;
         let steady_since = before.steady_since.filter(|_| !has_paused).or(Some(now));
         self.taken.lock().retain(|run, _| replicas.iter().any(|replica| replica.run == *run));
         self.reading.send_replace(Arc::new(Reading { replicas, unreadable, links, at: now, steady_since }));

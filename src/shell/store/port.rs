@@ -38,8 +38,8 @@ mod states;
 pub(super) mod threads;
 
 pub use self::approvals::{
-    ApprovalChanges, ApprovalOperations, DAEMON, ENDED_GRANT_LIFE, ForeignAnswer, GrantOperations,
-    OpenApprovalOperations, RevokedGrant, SettingOwner, UnwrittenGrantUses,
+    AnsweredElsewhere, ApprovalChanges, ApprovalOperations, DAEMON, ENDED_GRANT_LIFE, ForeignAnswer, GrantOperations,
+    OpenApprovalOperations, OwnedApproval, RevokedGrant, SettingOwner, UnwrittenGrantUses,
 };
 pub use self::audit::{AuditHead, AuditOperations, ReplicaLogs};
 pub use self::client_tokens::{ClientToken, ClientTokenOperations, TOKEN_PREFIX_BYTES, TokenAddition};
@@ -51,7 +51,9 @@ pub use self::operation::{DbOperation, DbReply};
 pub use self::pins::{PinOperations, PinStepResult, PinStepResults, PinTable};
 #[cfg(any(test, feature = "testing"))]
 pub use self::replicas::MemoryReplicas;
-pub use self::replicas::{DEAD_AFTER, KeptReplica, ReplicaOperations, ReplicaRow, SessionClaim, SessionGift};
+pub use self::replicas::{
+    DEAD_AFTER, DOUBTFUL_AFTER, KeptReplica, ReplicaOperations, ReplicaRow, SessionClaim, SessionGift,
+};
 pub use self::restored::{BackupRows, ReplacementOperations, RestoreMark, RestoreOperations};
 pub use self::sealed::{ResealPosition, ResealedPart, SealOperations};
 pub use self::sessions::{SessionOperations, SessionRows};

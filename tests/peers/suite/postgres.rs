@@ -17,11 +17,14 @@ use crate::http;
 use crate::mcp::ClientEra;
 use crate::process::{eventually, output_within, said};
 
+mod away;
 mod balancer;
 mod operator;
 mod replicas;
 mod server;
+mod shared;
 mod three;
+mod told;
 
 pub(crate) use self::three::ThreeReplicas;
 

@@ -162,7 +162,9 @@ fn while_the_store_is_away_sessions_of_living_replicas_go_on() {
     assert_eq!(client.call("fx__echo", json!({"text": "on"})).text(), "on");
     cluster.kill(1);
     cluster.move_to(&mut other, 2);
-    assert_eq!(other.request("ping", json!({})).head.status, 503, "nobody may take it over");
+    let refused = other.call("fx__echo", json!({"text": "nobody may take it over"}));
+    assert_eq!(refusal(refused.result()), (json!("store_unavailable"), json!("no")), "{}", refused.raw);
+    assert_eq!(other.end_session(), 503, "without a request there is nothing to answer");
     cluster.directory.set_away(false);
     pass(Duration::from_secs(5));
     assert_eq!(other.request("ping", json!({})).head.status, 200);

@@ -22,8 +22,15 @@ CREATE TABLE IF NOT EXISTS headend.versions (version BIGINT PRIMARY KEY);
 ";
 
 /// Version 1: the tables of version 14 of the engine `sqlite`, where their columns are explained.
-/// Texts are ordered by their bytes. `replica` is the one that an approval, a sign-in or a chain
-/// of audit records belongs to. `replicas` and `session_owners` are of this engine alone.
+/// Texts are ordered by their bytes. `replica` is the one that an owner of an approval, a sign-in or
+/// a chain of audit records belongs to. `approval_owners`, `replicas` and `session_owners` are of this
+/// engine alone.
+///
+/// `changes` has the number of transactions that the other replicas are told of.
+///
+/// `approvals.action` is the digest by which replicas find the open approval about an action; further
+/// approvals of one process about it have none. An approval with `denied` was answered, and stays
+/// until each of its owners knows.
 const TABLES: &str = r#"
 CREATE TABLE grants (
     id TEXT COLLATE "C" PRIMARY KEY,
@@ -38,16 +45,22 @@ CREATE TABLE grants (
 );
 CREATE INDEX grants_live ON grants (granted_at, id) WHERE state = 'live';
 CREATE TABLE approvals (
-    id TEXT COLLATE "C" PRIMARY KEY,
-    owner TEXT NOT NULL, replica TEXT NOT NULL,
+    id TEXT COLLATE "C" PRIMARY KEY, action TEXT,
     caller TEXT NOT NULL, upstream TEXT NOT NULL, kind TEXT NOT NULL, item TEXT NOT NULL, exposed TEXT NOT NULL,
     rule TEXT NOT NULL, need TEXT NOT NULL, destructive BOOLEAN NOT NULL, session BOOLEAN NOT NULL,
-    message TEXT NOT NULL, details TEXT NOT NULL, opened_at BIGINT NOT NULL, until BIGINT NOT NULL
+    message TEXT NOT NULL, details TEXT NOT NULL, opened_at BIGINT NOT NULL, until BIGINT NOT NULL,
+    denied BOOLEAN, evidence TEXT, by TEXT
+);
+CREATE UNIQUE INDEX approvals_action ON approvals (action) WHERE denied IS NULL;
+CREATE TABLE approval_owners (
+    approval TEXT COLLATE "C" NOT NULL REFERENCES approvals (id) ON DELETE CASCADE,
+    owner TEXT NOT NULL, replica TEXT NOT NULL,
+    PRIMARY KEY (approval, owner)
 );
 CREATE TABLE answers (
     approval TEXT COLLATE "C" PRIMARY KEY,
     answer TEXT NOT NULL, by TEXT NOT NULL, at BIGINT NOT NULL,
-    outcome TEXT
+    taken BOOLEAN NOT NULL, outcome TEXT
 );
 CREATE TABLE pins (
     upstream TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,
@@ -67,6 +80,8 @@ CREATE TABLE audit_heads (
     PRIMARY KEY (replica, chain)
 );
 CREATE TABLE meta (key TEXT PRIMARY KEY, value BYTEA NOT NULL);
+CREATE TABLE changes (number BIGINT NOT NULL);
+INSERT INTO changes VALUES (0);
 CREATE TABLE ended_sessions (
     caller TEXT NOT NULL, opened BIGINT NOT NULL, name BYTEA NOT NULL, until BIGINT NOT NULL,
     PRIMARY KEY (caller, opened, name)

@@ -14,6 +14,6 @@ mod replicas;
 mod restored;
 pub(super) mod sealed;
 pub(super) mod sealed_columns;
-mod sessions;
+pub(super) mod sessions;
 mod sign_ins;
 mod states;
