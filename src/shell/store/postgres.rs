@@ -124,7 +124,7 @@ pub(super) fn count_sealed_values(settings: &ClusterSettings) -> Result<Vec<(Str
 /// # Errors
 /// When the store cannot be read, or is not of this program's version.
 pub(super) fn logs_of_replicas(settings: &ClusterSettings) -> Result<ReplicaLogs, DbError> {
-    look(settings, tables::audit::logs_of_replicas)
+    look(settings, tables::audit_rows::logs_of_replicas)
 }
 
 /// Reads from the store of a cluster over a connection of its own.

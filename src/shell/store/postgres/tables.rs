@@ -1,7 +1,8 @@
 //! The tables of the database, a file for each group, with the operations over it.
 
 mod approvals;
-pub(super) mod audit;
+mod audit;
+pub(super) mod audit_rows;
 mod client_tokens;
 mod grants;
 mod limits;
