@@ -242,8 +242,8 @@ impl ClientSessions {
             Some((id, kept)) => (id, Some(Arc::new(kept))),
             None => (BASE64URL_NOPAD.encode(&clock::random::<24>()), None),
         };
-        // A session with a pipe has no terms that could name its replica.
-        let id = if pipe.is_some() { self.run.get().map_or_else(|| id.clone(), |run| run.mark(&id)) } else { id };
+        // Without terms in it the id does not name its replica by itself.
+        let id = self.run.get().filter(|_| kept.is_none()).map_or_else(|| id.clone(), |run| run.mark(&id));
         let mut table = self.table.lock();
         self.enter(&mut table, id, ClientContext { kept, ..client }, opened, pipe, false).ok()
     }

@@ -37,6 +37,26 @@ fn every_request_of_a_legacy_session_passes_on_every_replica() {
 }
 
 #[test]
+fn a_session_whose_terms_do_not_fit_into_its_id_passes_on_every_replica_and_ends_with_its_own() {
+    let mut cluster = TestCluster::start("http");
+    let long = json!({"elicitation": {"form": {"long": "x".repeat(2000)}}});
+    let mut client = cluster.client(0, ClientEra::LEGACY, long);
+    let id = client.session().unwrap();
+    assert!(id.len() < 64, "{id}");
+    for replica in [1, 2, 0] {
+        cluster.move_to(&mut client, replica);
+        let text = format!("at {replica}");
+        assert_eq!(client.call("fx__echo", json!({"text": text})).text(), text);
+    }
+    assert_eq!(cluster.logs[0].lines_with(&["\"text\":\"at "]).len(), 3, "all at the owner");
+    cluster.kill(0);
+    cluster.move_to(&mut client, 1);
+    // The first request may be lost on a connection that was open to the dead replica.
+    client.open("ping", json!({})).head();
+    assert_eq!(client.open("ping", json!({})).head().status, 404);
+}
+
+#[test]
 fn a_question_on_a_stream_is_answered_through_another_replica() {
     let cluster = TestCluster::asking();
     let mut client = cluster.client(0, ClientEra::LEGACY, json!({"elicitation": {}}));
