@@ -19,6 +19,9 @@ use crate::process::{eventually, output_within, said};
 
 mod replicas;
 mod server;
+mod three;
+
+pub(crate) use self::three::ThreeReplicas;
 
 /// Tests of the shell that open stores by a folder, and so use the database. The others are about
 /// files.

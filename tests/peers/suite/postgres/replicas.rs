@@ -14,7 +14,7 @@ use crate::mcp::{ClientEra, Mcp};
 use crate::process::eventually;
 
 /// Lines of `[cluster]` by which the others reach a replica.
-const LINK: &str = "peer-listen = \"127.0.0.1:0\"\npeer-url = \"http://127.0.0.1:0\"";
+pub(super) const LINK: &str = "peer-listen = \"127.0.0.1:0\"\npeer-url = \"http://127.0.0.1:0\"";
 
 fn replica(server: &PostgresServer, name: &str) -> ApprovalGateway {
     let tables = cluster(server, name, LINK);
