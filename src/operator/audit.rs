@@ -102,7 +102,8 @@ impl AuditLog {
         let anchors: Result<Vec<KnownRecord>, String> = written.iter().map(|text| text.parse()).collect();
         let mut anchors = anchors.map_err(|why| OperatorRefusal::Params(format!("--head: {why}")))?;
         let Some(state) = &self.state else { return Ok(KnownRecords { anchors, form: None }) };
-        let (kept, form) = read_heads_in(state, self.cluster.as_ref()).map_err(OperatorRefusal::of_ended)?;
+        let (kept, form) =
+            read_heads_in(state, self.cluster.as_ref()).map_err(|error| OperatorRefusal::of_ended(&error))?;
         anchors.extend(kept.into_iter().map(KnownRecord::from));
         Ok(KnownRecords { anchors, form })
     }
@@ -198,7 +199,7 @@ impl ClusterRecords {
     /// # Errors
     /// If the store cannot be read.
     pub(crate) fn read(cluster: &ClusterSettings) -> Result<Self, OperatorRefusal> {
-        Db::logs_of_replicas(cluster).map(Self).map_err(OperatorRefusal::of_ended)
+        Db::logs_of_replicas(cluster).map(Self).map_err(|error| OperatorRefusal::of_ended(&error))
     }
 
     /// Returns the names of the replicas that the store knows records of.

@@ -26,7 +26,7 @@ impl OperatorRefusal {
     }
 
     /// Returns the refusal for a process without a daemon, which ends with this error.
-    pub(crate) fn of_ended(error: DbError) -> Self {
+    pub(crate) fn of_ended(error: &DbError) -> Self {
         Self::Unusable(error.text_at_end())
     }
 

@@ -94,7 +94,7 @@ impl Manifest {
             Some("metadata.name") => Some("headend-0".to_owned()),
             Some("status.podIP") => Some("10.1.2.3".to_owned()),
             Some(other) => panic!("{other}"),
-            None => Some(text(one, &["value"]).replace("$(POD_IP)", &self.variable("POD_IP").unwrap())),
+            None => Some(text(one, &["value"]).replace("$(POD_IP)", &self.variable("POD_IP")?)),
         }
     }
 

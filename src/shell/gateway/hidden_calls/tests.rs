@@ -101,7 +101,6 @@ fn gateway() -> Gateway {
         console: OnceLock::new(),
         ports: OnceLock::new(),
         refused_reload: ArcSwapOption::empty(),
-        arriving: Arc::new(()),
         started: clock::now(),
     });
     supervised.tasks.spawn("turned-away", watch.run(Arc::clone(&service), supervised.stop.clone()));

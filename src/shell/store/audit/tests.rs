@@ -1,12 +1,13 @@
 use super::files::LogSegment;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
 use super::verify::{KnownRecord, verify};
 use super::*;
+use crate::base::clock;
 use crate::policy::records::chain::RetentionBounds;
 use crate::policy::{AuditEvent, Caller};
 use crate::telemetry::metrics::Metrics;
@@ -283,9 +284,9 @@ async fn a_store_that_does_not_answer_holds_up_no_record() {
     audit.record(entry(0), true).written().await.unwrap();
     let (release, held) = std::sync::mpsc::channel::<()>();
     db.latest_time().then(move |_| held.recv().unwrap_or_default());
-    let begun = Instant::now();
+    let begun = clock::now();
     // The head is due to be stored meanwhile.
-    while begun.elapsed() < Duration::from_millis(1500) {
+    while clock::since(begun) < Duration::from_millis(1500) {
         let written = audit.record(entry(1), true).written();
         tokio::time::timeout(Duration::from_secs(60), written).await.expect("the writer waits").unwrap();
     }
