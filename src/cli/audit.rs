@@ -1,6 +1,7 @@
 //! The commands `headend audit verify` and `headend audit tail`. Both read the log's files and need
 //! no daemon.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,11 +14,11 @@ use super::exit::{CONFIG, NO, OK, SOFTWARE, USAGE};
 use crate::cli::reach::source;
 use crate::cli::service::ends::end_when_unread;
 use crate::cli::words::options::CommonOptions;
-use crate::cli::words::output::{CommandFailure, follow, print, print_json};
+use crate::cli::words::output::{CommandFailure, complain, follow, print, print_json};
 use crate::cli::words::screen::Screen;
-use crate::config;
+use crate::config::{self, AuditSettings};
 use crate::daemon::local_time::local_of;
-use crate::operator::audit::{AuditLog, ChainReport, ChainView};
+use crate::operator::audit::{AuditLog, ChainReport, ChainView, ClusterRecords, KnownRecords};
 use crate::policy::RecordRemoval;
 use crate::policy::records::chain::SoundLog;
 use crate::wire::foreign;
@@ -37,7 +38,8 @@ pub(super) enum AuditCommand {
     /// record.
     ///
     /// The log may grow meanwhile. Apart from the chain itself, the last record that the store
-    /// knows of must be in it.
+    /// knows of must be in it. In a cluster, name the directories of all replicas or copies of them,
+    /// each by the name of its replica: `left=/srv/logs/left right=/srv/logs/right`.
     Verify(VerifyArgs),
     /// Print the last records.
     Tail(TailArgs),
@@ -45,6 +47,13 @@ pub(super) enum AuditCommand {
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct VerifyArgs {
+    /// Audit directory of a replica, or a copy of it. NAME is the replica's; without it, the name
+    /// of the directory is.
+    #[arg(value_name = "[NAME=]DIR", conflicts_with_all = ["heads", "dir"])]
+    directories: Vec<String>,
+    /// Accept copies that were made before the last record that the store knows of.
+    #[arg(long, requires = "directories")]
+    older: bool,
     /// A record that must be in the log, from a checkpoint line in the journal. May be repeated.
     #[arg(long = "head", value_name = "CHAIN:SEQ:HASH")]
     heads: Vec<String>,
@@ -89,8 +98,17 @@ pub(super) fn run(common: &CommonOptions, command: AuditCommand) -> Result<u8, C
 pub(super) fn log(common: &CommonOptions) -> Result<AuditLog, CommandFailure> {
     let state = config::state_dir(&config::environment)
         .ok_or_else(|| CommandFailure::new(CONFIG, "no state directory: set $XDG_STATE_HOME or $HOME"))?;
-    let cluster = source::load_quietly(common).and_then(|config| config.cluster);
-    Ok(AuditLog::new(state, &source::audit(common)).in_cluster(cluster))
+    let (settings, cluster) = match source::load(common, &[]) {
+        Ok(loaded) => (loaded.config.audit, loaded.config.cluster),
+        Err(failure) => {
+            complain(&format!(
+                "the log is read without the configuration, and so without a store of a cluster: {}",
+                failure.text
+            ));
+            (AuditSettings::default(), None)
+        }
+    };
+    Ok(AuditLog::new(state, &settings).in_cluster(cluster))
 }
 
 pub(super) fn unreadable(log: &AuditLog, error: &io::Error) -> CommandFailure {
@@ -99,6 +117,9 @@ pub(super) fn unreadable(log: &AuditLog, error: &io::Error) -> CommandFailure {
 
 /// Verifies the chains of the log and prints a report for each; exit code 1 if one is damaged.
 fn check(common: &CommonOptions, args: &VerifyArgs) -> Result<u8, CommandFailure> {
+    if !args.directories.is_empty() {
+        return check_copies(common, args);
+    }
     let log = match &args.dir {
         Some(dir) if dir.is_dir() => AuditLog::of_copy(dir.clone()),
         Some(dir) => return Err(CommandFailure::new(USAGE, format!("--dir: there is no folder {}", dir.display()))),
@@ -113,10 +134,108 @@ fn check(common: &CommonOptions, args: &VerifyArgs) -> Result<u8, CommandFailure
         if args.json {
             print_json(&ChainView::new(report, log.path()))?;
         } else {
-            print(&as_text(report, log.path()))?;
+            print(&Screen::of_stdout().folded(&as_text(report, log.path()), 4))?;
         }
     }
     Ok(if reports.iter().all(|report| report.verdict.is_ok()) { OK } else { NO })
+}
+
+/// The log of a replica that is named on the command line.
+struct ReplicaCopy {
+    folder: PathBuf,
+    /// Name of the replica, as given or as the folder has it.
+    name: String,
+}
+
+impl ReplicaCopy {
+    /// Parses `NAME=DIR` or `DIR`; a text before `=` with a slash belongs to the directory.
+    fn of_argument(text: &str) -> Result<Self, CommandFailure> {
+        let (name, folder) = match text.split_once('=').filter(|(name, _)| !name.contains('/')) {
+            Some((name, folder)) => (Some(name), PathBuf::from(folder)),
+            None => (None, PathBuf::from(text)),
+        };
+        if !folder.is_dir() {
+            return Err(CommandFailure::new(USAGE, format!("there is no directory {}", folder.display())));
+        }
+        let own_name = || Some(folder.canonicalize().ok()?.file_name()?.to_string_lossy().into_owned());
+        let name = name.map(str::to_owned).or_else(own_name).unwrap_or_default();
+        Ok(Self { folder, name })
+    }
+}
+
+/// Verifies the logs of several replicas, each by itself and, in a cluster whose store answers, by
+/// the records that the store knows of. Exit code 1 if one is damaged or has no records.
+fn check_copies(common: &CommonOptions, args: &VerifyArgs) -> Result<u8, CommandFailure> {
+    let copies: Result<Vec<_>, _> = args.directories.iter().map(|text| ReplicaCopy::of_argument(text)).collect();
+    let copies = copies?;
+    // The store is read before the logs, which may grow meanwhile.
+    let read = source::load(common, &[]).and_then(|loaded| {
+        let cluster = loaded.config.cluster;
+        cluster.as_ref().map(ClusterRecords::read).transpose().map_err(CommandFailure::from)
+    });
+    let records = read.unwrap_or_else(|failure| {
+        complain(&format!("the directories are checked without the store of a cluster: {}", failure.text));
+        None
+    });
+    if let Some(records) = &records {
+        let names: BTreeSet<&str> = records.replicas().collect();
+        if let Some(copy) = copies.iter().find(|copy| !names.contains(&*copy.name)) {
+            return Err(unknown_replica(copy, &names));
+        }
+    }
+    let mut all_sound = true;
+    for copy in &copies {
+        all_sound &= check_copy(copy, records.as_ref(), args)?;
+    }
+    let named = |name: &&str| copies.iter().any(|copy| copy.name == *name);
+    let absent: Vec<_> = records.iter().flat_map(ClusterRecords::replicas).filter(|name| !named(name)).collect();
+    if !absent.is_empty() {
+        complain(&format!("not checked, since no directory is named for it: {}", absent.join(", ")));
+    }
+    Ok(if all_sound { OK } else { NO })
+}
+
+fn unknown_replica(copy: &ReplicaCopy, names: &BTreeSet<&str>) -> CommandFailure {
+    let ReplicaCopy { folder, name } = copy;
+    let folder = folder.display();
+    let names = names.iter().copied().collect::<Vec<_>>().join(", ");
+    let text =
+        format!("{folder}: the store knows no replica {name:?}; write NAME={folder} with a name of these: {names}");
+    CommandFailure::new(USAGE, text)
+}
+
+/// Verifies the log of one replica, prints the reports, and returns whether it has records and all
+/// are sound.
+fn check_copy(copy: &ReplicaCopy, records: Option<&ClusterRecords>, args: &VerifyArgs) -> Result<bool, CommandFailure> {
+    let log = AuditLog::of_copy(copy.folder.clone());
+    let mut known = records.map_or_else(KnownRecords::none, |records| records.of_replica(&copy.name));
+    let verify = |known: &KnownRecords| log.verify(known, args.archived).map_err(|error| unreadable(&log, &error));
+    let mut reports = verify(&known)?;
+    let is_older = args.older && known.forget_later_records(&reports);
+    if is_older {
+        reports = verify(&known)?;
+    }
+    let (replica, screen) = (records.map(|_| &*copy.name), Screen::of_stdout());
+    if !args.json {
+        let compared = match replica {
+            Some(name) if is_older => format!("replica {name}; the store knows later records, which are not in it"),
+            Some(name) => format!("replica {name}, compared with the store"),
+            None => "not compared with a store".to_owned(),
+        };
+        let line = format!("{}: {compared}", copy.folder.display());
+        print(&screen.folded(&foreign::line(&line), 4))?;
+    }
+    for report in &reports {
+        if args.json {
+            print_json(&ChainView::new(report, log.path()).of_copy(log.path(), replica))?;
+        } else {
+            print(&screen.folded(&format!("  {}", as_text(report, log.path())), 4))?;
+        }
+    }
+    if reports.is_empty() {
+        complain(&format!("{}: no records", log.path().display()));
+    }
+    Ok(!reports.is_empty() && reports.iter().all(|report| report.verdict.is_ok()))
 }
 
 fn as_text(report: &ChainReport, folder: &Path) -> String {
@@ -133,7 +252,7 @@ fn as_text(report: &ChainReport, folder: &Path) -> String {
             format!("{chain}: BAD: {}: line {}: record {}: {}", file.display(), bad.line, bad.seq, bad.what)
         }
     };
-    Screen::of_stdout().folded(&foreign::line(&text), 4)
+    foreign::line(&text).into_owned()
 }
 
 /// Describes the records that retention has removed: their number and days, as far as the log still

@@ -10,3 +10,5 @@ pub(crate) mod import;
 pub(super) mod init;
 pub(super) mod remove;
 pub(super) mod switch;
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ use crate::cli::words::meant::suggest_names;
 use crate::cli::words::options::CommonOptions;
 use crate::cli::words::output::{CommandFailure, count, print, print_json};
 use crate::cli::words::screen::{Colour, Column, Screen};
+use crate::cluster::membership::describe_other_keys;
 use crate::gateway::condition::UPSTREAMS;
 use crate::operator::request::{NoParams, Request};
 use crate::operator::status::{AddressesView, ConnectedClientView, OpenApprovalsView, ReplicaView, StatusView};
@@ -91,6 +92,9 @@ fn all(screen: Screen, status: &StatusView) -> String {
     for replica in &status.replicas {
         out.push_str(&screen.paragraph(&format_replica(replica)));
     }
+    if status.replicas_with_another_key > 0 {
+        out.push_str(&screen.paragraph(&format!("warning: {}", describe_other_keys(status.replicas_with_another_key))));
+    }
     out.push('\n');
     for condition in &status.degraded {
         let word = if condition.stops_calls { "no call works" } else { "degraded" };
@@ -119,7 +123,10 @@ fn all(screen: Screen, status: &StatusView) -> String {
 /// Formats a replica of the cluster in one line, with a warning if it differs from the one that
 /// answers.
 fn format_replica(replica: &ReplicaView) -> String {
-    let ReplicaView { name, version, uptime_seconds, heartbeat_seconds, in_flight, own, differs } = replica;
+    let ReplicaView { name, version, uptime_seconds, heartbeat_seconds, in_flight, own, silent, differs } = replica;
+    if *silent {
+        return format!("replica {}: no heartbeat for {}", foreign::line(name), time(*heartbeat_seconds));
+    }
     let mut line = format!(
         "replica {}{}: headend {}, up {}, heartbeat {heartbeat_seconds} s ago, {} in flight",
         foreign::line(name),

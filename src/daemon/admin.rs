@@ -57,6 +57,8 @@ pub(crate) use self::status::build_status;
 use self::proof::PeerProof;
 use self::status::build_full_status;
 
+/// Code of the error for a store that cannot be read or written. Other refusals have 1.
+pub(crate) const UNUSABLE: i64 = 2;
 const MAX_HELLO_BYTES: u64 = 64 * 1024;
 /// Longest request line of the operator, in bytes.
 const MAX_LINE_BYTES: usize = 4 << 20;
@@ -380,9 +382,8 @@ pub(crate) async fn operate(
     let performed = Box::pin(perform(gateway, caller, &by, proof, &request));
     let view = gateway.operator.recorded(&request, &by, performed).await.map_err(|refusal| match refusal {
         OperatorRefusal::Params(why) => (code::INVALID_PARAMS, why),
-        other @ (OperatorRefusal::Refused(_) | OperatorRefusal::Unusable(_) | OperatorRefusal::Stranger) => {
-            (1, other.to_string())
-        }
+        OperatorRefusal::Unusable(why) => (UNUSABLE, why),
+        other @ (OperatorRefusal::Refused(_) | OperatorRefusal::Stranger) => (1, other.to_string()),
     })?;
     view.json().map_err(|error| (1, error.to_string()))
 }

@@ -13,7 +13,8 @@
 //! 4. *Serving*: the new process accepts connections. The old one stops to do so and ends as at a
 //!    stop: its calls in flight have `drain-timeout`. Its other open approvals follow as soon as
 //!    their calls have ended. It ends each upstream once no call needs it, and the new process
-//!    starts that one's program after the last process of the old one has ended.
+//!    starts that one's program after the last process of the old one has ended. Clients send
+//!    answers to questions of the old one, and cancellations, to the new one, which passes them on.
 //!
 //! Until *serving* every failure, and every end of the new process, leaves the old one as it was.
 //! The connection ends with the old process.
@@ -24,6 +25,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::policy::consent::PassedApproval;
+use crate::serve::sessions::PriorMessage;
 
 mod channel;
 pub(super) mod giving;
@@ -84,4 +86,6 @@ enum TakerMessage {
         has_socket: bool,
     },
     Serving,
+    /// A client has sent a message that may be about a call or a question of the old process.
+    Heard(PriorMessage),
 }

@@ -70,7 +70,7 @@ impl OfflineOperator {
     /// If the database cannot be used.
     pub(crate) fn open(store: Option<&StateDir>, audit: config::AuditSettings) -> Result<Self, OperatorRefusal> {
         let open = |store: &StateDir| {
-            let db = store.db().map_err(OperatorRefusal::unusable)?;
+            let db = store.db().map_err(|error| OperatorRefusal::of_ended(&error))?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
             let runtime = runtime.map_err(OperatorRefusal::unusable)?;
             Ok(OfflineStore { db, runtime, audit, journal: None, pins: None, news: Arc::default() })

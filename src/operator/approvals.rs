@@ -11,7 +11,7 @@ use crate::store::approvals::{AnswerOutcome, Approvals};
 
 /// Lists the open approvals of all processes on the store, and the blocks of this process.
 pub(super) async fn list(approvals: &Approvals) -> Result<OperatorView, OperatorRefusal> {
-    let rows = approvals.all_approvals().await.map_err(OperatorRefusal::refused)?;
+    let rows = approvals.all_approvals().await.map_err(OperatorRefusal::unusable)?;
     Ok(OperatorView::Approvals(ApprovalsView { approvals: rows, blocks: blocks(approvals) }))
 }
 
@@ -23,7 +23,7 @@ pub(super) fn blocks(approvals: &Approvals) -> Vec<BlockView> {
 
 /// Shows one open approval of any process on the store; refused if it is not open.
 pub(super) async fn show(approvals: &Approvals, id: &str) -> Result<OperatorView, OperatorRefusal> {
-    let found = approvals.show(id).await.map_err(OperatorRefusal::refused)?;
+    let found = approvals.show(id).await.map_err(OperatorRefusal::unusable)?;
     let found = found.ok_or_else(|| OperatorRefusal::refused(AnswerError::Unknown))?;
     Ok(OperatorView::Approval(Box::new(found)))
 }
@@ -112,7 +112,7 @@ pub(super) async fn revoke(
     params: &RevokeParams,
     by: &Person,
 ) -> Result<OperatorView, OperatorRefusal> {
-    let revoked = approvals.revoke(params.checked()?, &by.name).await.map_err(OperatorRefusal::refused)?;
+    let revoked = approvals.revoke(params.checked()?, &by.name).await.map_err(OperatorRefusal::unusable)?;
     Ok(OperatorView::Revoked(RevokedGrants { revoked }))
 }
 

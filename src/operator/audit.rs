@@ -8,11 +8,12 @@ use serde::Serialize;
 
 use super::OperatorRefusal;
 use crate::config::{self, ClusterSettings};
-use crate::policy::records::chain::{AuditLine, LogSettings};
+use crate::policy::records::chain::{AuditLine, BadRecord, LogSettings, RecordDefect};
 use crate::policy::{Digest, RecordRemoval};
 use crate::store::audit::past::{FoundLine, LogReading, ReadingStart};
 use crate::store::audit::verify::{self, KnownRecord};
 use crate::store::audit::{LogFolder, read_heads_in};
+use crate::store::db::{Db, ReplicaLogs};
 
 pub(crate) use crate::store::audit::past::ReadingTally;
 pub(crate) use crate::store::audit::tail::LogTail;
@@ -35,9 +36,18 @@ pub(crate) struct KnownRecords {
     form: Option<LogSettings>,
 }
 
+/// Records of the replicas of a cluster that its store knows.
+pub(crate) struct ClusterRecords(ReplicaLogs);
+
 /// The verdict on one chain, as `headend audit verify` shows it.
 #[derive(Debug, Serialize)]
 pub(crate) struct ChainView<'r> {
+    /// The folder of the log, if it was named as a copy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dir: Option<&'r Path>,
+    /// The replica with whose records in the store the chain was compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replica: Option<&'r str>,
     chain: &'r str,
     ok: bool,
     files: usize,
@@ -92,7 +102,8 @@ impl AuditLog {
         let anchors: Result<Vec<KnownRecord>, String> = written.iter().map(|text| text.parse()).collect();
         let mut anchors = anchors.map_err(|why| OperatorRefusal::Params(format!("--head: {why}")))?;
         let Some(state) = &self.state else { return Ok(KnownRecords { anchors, form: None }) };
-        let (kept, form) = read_heads_in(state, self.cluster.as_ref()).map_err(OperatorRefusal::unusable)?;
+        let (kept, form) =
+            read_heads_in(state, self.cluster.as_ref()).map_err(|error| OperatorRefusal::of_ended(&error))?;
         anchors.extend(kept.into_iter().map(KnownRecord::from));
         Ok(KnownRecords { anchors, form })
     }
@@ -166,6 +177,61 @@ impl<'r> ChainView<'r> {
                 text: bad.what.to_string(),
             },
         };
-        Self { chain: &report.chain, ok: report.verdict.is_ok(), files: report.segments, verdict }
+        Self {
+            dir: None,
+            replica: None,
+            chain: &report.chain,
+            ok: report.verdict.is_ok(),
+            files: report.segments,
+            verdict,
+        }
+    }
+
+    /// Names the folder as that of a copy, and the replica whose copy it is.
+    pub(crate) fn of_copy(self, folder: &'r Path, replica: Option<&'r str>) -> Self {
+        Self { dir: Some(folder), replica, ..self }
+    }
+}
+
+impl ClusterRecords {
+    /// Reads the records from the store, and waits for no store that is away.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub(crate) fn read(cluster: &ClusterSettings) -> Result<Self, OperatorRefusal> {
+        Db::logs_of_replicas(cluster).map(Self).map_err(|error| OperatorRefusal::of_ended(&error))
+    }
+
+    /// Returns the names of the replicas that the store knows records of.
+    pub(crate) fn replicas(&self) -> impl Iterator<Item = &str> {
+        self.0.heads.keys().map(String::as_str)
+    }
+
+    /// Returns the records that the log of a replica must contain.
+    pub(crate) fn of_replica(&self, name: &str) -> KnownRecords {
+        let heads = self.0.heads.get(name).into_iter().flatten().cloned();
+        KnownRecords {
+            anchors: heads.map(KnownRecord::from).collect(),
+            form: Some(LogSettings::new(&self.0.key, false)),
+        }
+    }
+}
+
+impl KnownRecords {
+    /// Returns no known records, for a log that is checked by itself.
+    pub(crate) const fn none() -> Self {
+        Self { anchors: Vec::new(), form: None }
+    }
+
+    /// Forgets the records of chains that end before the last one of them, and returns whether
+    /// there are such chains. Chains without a file are not among them.
+    pub(crate) fn forget_later_records(&mut self, reports: &[ChainReport]) -> bool {
+        let ends_before = |report: &&ChainReport| {
+            let is_cut = |bad: &BadRecord| matches!(bad.what, RecordDefect::CutOff { .. } | RecordDefect::Torn);
+            report.segments > 0 && report.verdict.as_ref().is_err_and(is_cut)
+        };
+        let older: Vec<&str> = reports.iter().filter(ends_before).map(|report| &*report.chain).collect();
+        self.anchors.retain(|anchor| !older.contains(&anchor.chain()));
+        !older.is_empty()
     }
 }

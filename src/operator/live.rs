@@ -103,7 +103,7 @@ impl LiveBackend {
 
     /// Rereads the pins, which other processes on the store may have changed, and returns them.
     async fn fresh(&self) -> Result<&PinRegistry, OperatorRefusal> {
-        self.pins.refresh().await.map_err(OperatorRefusal::refused)?;
+        self.pins.refresh().await.map_err(OperatorRefusal::unusable)?;
         Ok(&self.pins)
     }
 

@@ -73,7 +73,14 @@ pub(super) async fn decide(
     } else {
         pins.reject(name, params.kind, shown, &by.name).await
     };
-    Ok(PinDecisionResult::One(Box::new(decided.map_err(OperatorRefusal::refused)?.without_texts())))
+    Ok(PinDecisionResult::One(Box::new(decided.map_err(undecided)?.without_texts())))
+}
+
+fn undecided(error: PinError) -> OperatorRefusal {
+    match error {
+        PinError::Db(error) => OperatorRefusal::unusable(error),
+        PinError::Unknown(_) | PinError::Several(_) | PinError::Undecided(_) => OperatorRefusal::refused(error),
+    }
 }
 
 /// Counts the decisions that were carried out, and lists the others with their reasons.

@@ -1,5 +1,7 @@
 //! The errors of operator requests.
 
+use crate::store::db::DbError;
+
 /// Why a request is not carried out. The text is a sentence without its full stop.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum OperatorRefusal {
@@ -21,6 +23,11 @@ pub(crate) enum OperatorRefusal {
 impl OperatorRefusal {
     pub(crate) fn refused(why: impl std::fmt::Display) -> Self {
         Self::Refused(why.to_string())
+    }
+
+    /// Returns the refusal for a process without a daemon, which ends with this error.
+    pub(crate) fn of_ended(error: &DbError) -> Self {
+        Self::Unusable(error.text_at_end())
     }
 
     pub(crate) fn unusable(why: impl std::fmt::Display) -> Self {

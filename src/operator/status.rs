@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::upstreams::{UpstreamView, all};
+use super::upstreams::{UpstreamView, all, is_zero};
 use crate::base::clock;
 use crate::cluster::membership::Cluster;
 use crate::cluster::row::Replica;
@@ -12,6 +12,7 @@ use crate::policy::consent::ApprovalView;
 use crate::policy::records::chain::timestamp;
 use crate::store::db::StoreHealth;
 use crate::store::disk::presence::OtherGateway;
+use crate::store::port::DEAD_AFTER;
 use crate::store::restored;
 
 /// Most clients that are listed; the others are counted.
@@ -46,6 +47,9 @@ pub(crate) struct StatusView {
     /// The replicas of the cluster, this one included; empty without a cluster.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) replicas: Vec<ReplicaView>,
+    /// Number of replicas with another key, which `replicas` lacks.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) replicas_with_another_key: usize,
     pub(crate) upstreams: Vec<UpstreamView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) approvals: Option<OpenApprovalsView>,
@@ -91,6 +95,8 @@ pub(crate) struct ReplicaView {
     pub(crate) in_flight: u64,
     /// True for the replica that answers.
     pub(crate) own: bool,
+    /// True once its last heartbeat is so old that it counts as dead.
+    pub(crate) silent: bool,
     /// Differences from the replica that answers: `policy`, `upstreams`, `version`;
     /// `name` if two have one name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -141,6 +147,7 @@ impl StatusView {
             host_command: service.host_command.get().map(|command| command.line()),
             store: service.approvals.store_health().map(|store| StoreView::from(&**store)),
             replicas: service.cluster.as_ref().map(|cluster| ReplicaView::all(cluster)).unwrap_or_default(),
+            replicas_with_another_key: service.cluster.as_ref().map_or(0, |cluster| cluster.reading().unreadable),
             upstreams,
             ..Self::default()
         }
@@ -171,11 +178,12 @@ impl ReplicaView {
         };
         let view = |replica: &Replica| {
             let (theirs, ours, is_own) = (&replica.facts, &own.facts, replica.run == own.run);
+            let silent = replica.age(now) >= DEAD_AFTER;
             let differs = [
                 ("policy", theirs.policy != ours.policy),
                 ("upstreams", theirs.upstreams != ours.upstreams),
                 ("version", theirs.version != ours.version),
-                ("name", !is_own && theirs.name == ours.name),
+                ("name", !is_own && !silent && theirs.name == ours.name),
             ];
             Self {
                 name: theirs.name.clone(),
@@ -184,6 +192,7 @@ impl ReplicaView {
                 heartbeat_seconds: replica.age(now).as_secs(),
                 in_flight: theirs.load,
                 own: is_own,
+                silent,
                 differs: differs.iter().filter(|(_, is_on)| *is_on).map(|(what, _)| (*what).to_owned()).collect(),
             }
         };

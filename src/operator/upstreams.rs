@@ -236,7 +236,7 @@ pub(crate) struct UpstreamDetail {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
-const fn is_zero(number: &usize) -> bool {
+pub(super) const fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 

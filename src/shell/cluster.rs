@@ -6,9 +6,10 @@
 //!   refuses a connection is dead at once. One that was taken for dead and lives begins another
 //!   *run*, so nothing of before is its own by right.
 //! - A text that leads to the memory of one process names its run: a session id, the state of a
-//!   parked call, the id of a task. Of the owner of a session that is dead, the replica that gets
-//!   the next request claims it in the store and revives it. A parked call or a task is lost with
-//!   its owner, and never run again.
+//!   call that is parked or waits for an approval, the id of a task. Of the owner of a session that
+//!   is dead, the replica that gets the next request claims it in the store and revives it. A
+//!   parked call or a task is lost with its owner, and never run again. An approval is asked for
+//!   again.
 //! - A request for another replica is passed on over HTTP ([`link`]): with mutual TLS by keys that
 //!   each replica makes at its start and whose digests stand in the rows ([`peer_tls`]), or plain
 //!   on loopback. The caller goes along, sealed for this one request

@@ -42,11 +42,16 @@ impl TestCluster {
 
     /// Starts replicas before one server behind HTTP that asks.
     fn asking() -> Self {
+        Self::sharing(Fake::http("legacy").with("--answers", "sse").behaving("asks"), "default = \"allow\"")
+    }
+
+    /// Starts replicas with these lines of `[policy]` before one server behind HTTP.
+    fn sharing(server: Fake, policy: &str) -> Self {
         let folder = GatewaySetup::new();
         let log = InputLog::new(&folder.world.path("work"), "fx");
-        let server = Fake::http("legacy").with("--answers", "sse").behaving("asks").logging(&log).spawn();
+        let server = server.logging(&log).spawn();
         let url = server.url.clone();
-        let mut cluster = Self::start_with("http", "", |setup, _| setup.url("fx", &url));
+        let mut cluster = Self::start_with("http", "", |setup, _| setup.policy(policy).url("fx", &url));
         (cluster.logs, cluster._server) = (vec![log], Some((server, folder)));
         cluster
     }

@@ -10,11 +10,12 @@ use nix::unistd::{Uid, User};
 use serde::de::DeserializeOwned;
 
 use super::source::{self, environment};
-use crate::cli::exit::{NO, UNAVAILABLE};
+use crate::cli::exit::{NO, TEMPFAIL, UNAVAILABLE};
 use crate::cli::words::options::CommonOptions;
 use crate::cli::words::output::CommandFailure;
 use crate::cli::words::terminal;
 use crate::config::state_dir;
+use crate::daemon::admin::UNUSABLE;
 use crate::daemon::hello::{HelloLine, encode_hello, published_socket};
 use crate::operator::request::{ChallengeParams, ProveParams, Request};
 use crate::operator::views::ChallengeView;
@@ -215,9 +216,10 @@ impl DaemonConnection {
     /// that the daemon shows on the terminal.
     ///
     /// # Errors
-    /// 1 if the daemon refuses or the code is wrong; 69 if the connection breaks.
+    /// 1 if the daemon refuses or the code is wrong; 69 if the connection breaks; 75 if the daemon
+    /// cannot use its store.
     pub(in crate::cli) fn ask<V: DeserializeOwned>(&mut self, request: &Request) -> Result<V, CommandFailure> {
-        let no = |(_, text): (i64, String)| CommandFailure::new(NO, text);
+        let no = |(code, text): (i64, String)| CommandFailure::new(if code == UNUSABLE { TEMPFAIL } else { NO }, text);
         if request.is_guarded() && !self.is_proven {
             let method = request.written().map_err(unreadable_answer)?.0.to_owned();
             let is_needed = match self.exchange(&Request::Challenge(ChallengeParams { method }))? {

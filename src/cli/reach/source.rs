@@ -2,6 +2,7 @@
 //! default.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -11,7 +12,8 @@ use crate::cli::words::output::CommandFailure;
 use crate::config;
 use crate::config::source::guard;
 use crate::config::{
-    AdminSettings, Config, ConfigLocation, ConfigWarning, HostCommand, LoadedConfig, UpstreamTarget, VariableText,
+    AdminSettings, ClusterSettings, Config, ConfigLocation, ConfigWarning, HostCommand, LoadedConfig, UpstreamTarget,
+    VariableText,
 };
 use crate::daemon::gateway::ConfigSource;
 use crate::daemon::listen::check_certificates;
@@ -215,6 +217,8 @@ pub(in crate::cli) fn open_existing_store(common: &CommonOptions) -> Result<Opti
     let Some(dir) = config::state_dir(&environment).filter(|dir| dir.is_dir()) else { return Ok(None) };
     let (keys, cluster) = load_quietly(common).map(|config| (config.secrets, config.cluster)).unwrap_or_default();
     let store = alone::open_state(dir, keys, false).map_err(CommandFailure::from)?;
+    // A person waits for the command, and repeats it when the store is back.
+    let cluster = cluster.map(|cluster| ClusterSettings { store_wait: Duration::ZERO, ..cluster });
     Ok(Some(store.in_cluster(cluster)))
 }
 

@@ -63,6 +63,7 @@ pub(in crate::cli) fn run(common: &CommonOptions, args: DoctorArgs) -> Result<u8
         (None, _) => None,
     };
     if let Some(status) = told {
+        servers::check_replicas(&status, &mut found);
         servers::check_upstreams(&status, &mut found);
     }
     let problems = found.number(FindingLevel::Problem);

@@ -35,7 +35,7 @@ mod single;
 mod started;
 mod stated;
 mod template;
-mod value;
+pub(in crate::cli::setup) mod value;
 mod write;
 
 use self::entry::{BlockSource, UpstreamBlock, names_of};

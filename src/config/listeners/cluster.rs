@@ -56,8 +56,14 @@ fn read_store(node: &ConfigNode<'_>) -> Option<StoreUrl> {
     StoreUrl::parse(found.secret.expose()).map_err(|message| node.problem(message)).ok()
 }
 
+/// Reads a value that differs between replicas: like a secret, it may be in a variable or a file,
+/// so that all replicas have the same configuration.
+fn own_value(node: &ConfigNode<'_>) -> Option<String> {
+    Some(secret::read(node)?.secret.expose().to_owned())
+}
+
 fn replica_name(node: &ConfigNode<'_>) -> Option<String> {
-    let name = node.string()?;
+    let name = own_value(node)?;
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if !(1..=MAX_NAME).contains(&name.len()) || !name.chars().all(is_part) {
         node.problem(format!("must be up to {MAX_NAME} letters, digits, `-`, `_` or `.`"));
@@ -68,7 +74,7 @@ fn replica_name(node: &ConfigNode<'_>) -> Option<String> {
 
 /// Reads the URL of a replica: scheme, host and port alone.
 fn peer_url(node: &ConfigNode<'_>) -> Option<Url> {
-    let url = Url::parse(&node.string()?).ok();
+    let url = Url::parse(&own_value(node)?).ok();
     let is_usable = |url: &Url| {
         let is_plain = url.scheme() == "http" && is_loopback(url);
         (url.scheme() == "https" || is_plain) && is_bare(url) && url.path() == "/" && url.query().is_none()

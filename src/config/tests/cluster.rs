@@ -1,6 +1,8 @@
 //! Refusals of `[cluster]`.
 
+use super::paths;
 use super::problems::refused;
+use crate::parse;
 
 /// An upstream and a policy, for rows that are about something else.
 const BASE: &str = "[upstreams.fs]\ncommand = [\"/bin/true\"]\n";
@@ -30,4 +32,22 @@ fn a_cluster_without_what_it_needs_is_refused() {
         ),
     ];
     refused(&rows, BASE);
+}
+
+#[test]
+fn what_differs_between_replicas_may_be_in_variables() {
+    let text = format!(
+        "{BASE}[secrets]\nkey=\"0123456789abcdef0123456789abcdef\"\n[cluster]\nstore=\"postgres://headend@localhost/headend\"\n\
+         name={{env=\"POD_NAME\"}}\npeer-listen=\"0.0.0.0:8630\"\npeer-url={{env=\"PEER_URL\"}}\n"
+    );
+    let pod = |name: &str| match name {
+        "POD_NAME" => Some("headend-0".to_owned()),
+        "PEER_URL" => Some("https://10.1.2.3:8630".to_owned()),
+        _ => None,
+    };
+    let (config, _) = parse(&text, "t", &pod, &paths).unwrap();
+    let cluster = config.cluster.unwrap();
+    assert_eq!((&*cluster.name, cluster.peer_url.unwrap().as_str()), ("headend-0", "https://10.1.2.3:8630/"));
+    let unset = parse(&text, "t", &|_| None, &paths).unwrap_err().to_string();
+    assert!(unset.contains("cluster.name.env: ") && unset.contains("cluster.peer-url.env: "), "{unset}");
 }

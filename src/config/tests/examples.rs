@@ -28,7 +28,12 @@ fn shipped_configurations_load_without_warnings() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "toml") {
             let text = std::fs::read_to_string(&path).unwrap();
-            let loaded = parse(&text, &path.display().to_string(), &every, &paths);
+            let read = |path: &Path| match path.file_name().and_then(|name| name.to_str()) {
+                Some("store-url") => Ok("postgres://headend@db.example/headend".to_owned()),
+                Some("store-key") => Ok("0123456789abcdef".repeat(4)),
+                _ => paths(path),
+            };
+            let loaded = parse(&text, &path.display().to_string(), &every, &read);
             let (config, warnings) = loaded.unwrap_or_else(|problems| panic!("{problems}"));
             // The first file has no upstream yet, and headend warns of that.
             let expected = usize::from(config.upstreams.is_empty() && path.ends_with("init.toml"));

@@ -2,6 +2,7 @@
 //! compared with the shipped file.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::path::Path;
 
 use expect_test::expect_file;
@@ -130,9 +131,9 @@ const KEYS: [&str; 15] = [
     "[secrets]\nprevious-key = { env = \"K_0123456789abcdef0123456789\", prefix = \"\" }",
     "[secrets]\nprevious-key = { file = \"/a/file/with/a/name/that/is/long/enough\" }",
     "[secrets]\nkey = \"0123456789abcdef0123456789abcdef\"\n[cluster]\nname = \"a\"\nstore = \"postgres://headend@localhost/headend\"",
-    "[secrets]\nkey = \"0123456789abcdef0123456789abcdef\"\n[cluster]\nname = \"a\"\nstore = { env = \"STORE\", prefix = \"postgres://a\" }",
-    "[secrets]\nkey = \"0123456789abcdef0123456789abcdef\"\n[cluster]\nname = \"a\"\nstore = { file = \"/a/file\", prefix = \"postgres://a\" }",
-    "[secrets]\nkey = \"0123456789abcdef0123456789abcdef\"\n[cluster]\nname = \"a\"\nstore = { credential = \"store\", prefix = \"postgres://a\" }",
+    "[secrets]\nkey = \"0123456789abcdef0123456789abcdef\"\n[cluster]\npeer-listen = \"10.0.0.7:1\"\nname = { env = \"REPLICA\", prefix = \"\" }\npeer-url = { env = \"PEER_URL\", prefix = \"\" }\nstore = { env = \"STORE\", prefix = \"postgres://a\" }",
+    "[secrets]\nkey = \"0123456789abcdef0123456789abcdef\"\n[cluster]\npeer-listen = \"10.0.0.7:1\"\nname = { file = \"/replica\" }\npeer-url = { file = \"/peer-url\" }\nstore = { file = \"/a/file\", prefix = \"postgres://a\" }",
+    "[secrets]\nkey = \"0123456789abcdef0123456789abcdef\"\n[cluster]\npeer-listen = \"10.0.0.7:1\"\nname = { credential = \"replica\" }\npeer-url = { credential = \"peer-url\" }\nstore = { credential = \"store\", prefix = \"postgres://a\" }",
     "[policy.consent]\nnotify = [\"/bin/tell\"]",
     "[policy.consent]\nnotify = { file = \"/b\", prefix = \"https://a.example\" }",
     "[policy.consent]\nnotify = { credential = \"c\", prefix = \"https://a.example\" }",
@@ -182,8 +183,17 @@ fn general(path: &str, named: &BTreeSet<String>) -> String {
 impl SchemaBuilder {
     fn learn(&mut self, text: &str) {
         let texts = [SourceText { origin: "t", text }];
-        let env = |name: &str| if name == "PROXY" { Some("http://proxy".to_owned()) } else { every(name) };
-        let read = |path: &Path| if path.ends_with("proxy") { Ok("http://proxy".to_owned()) } else { paths(path) };
+        let valid = |name: &str| match name {
+            "PROXY" | "proxy" => Some("http://proxy".to_owned()),
+            "REPLICA" | "replica" => Some("left".to_owned()),
+            "PEER_URL" | "peer-url" => Some("https://left.example:8630".to_owned()),
+            _ => None,
+        };
+        let env = |name: &str| valid(name).or_else(|| every(name));
+        let read = |path: &Path| {
+            let name = path.file_name().and_then(OsStr::to_str);
+            name.and_then(valid).map_or_else(|| paths(path), Ok)
+        };
         let mut source = ParseContext::new(&texts, &env, &read);
         with_root(&source, build::config).unwrap();
         let all = std::mem::take(&mut source.observed).all();

@@ -1,26 +1,25 @@
 //! URIs that the result of a tool hands to its client: the view that renders it, links to resources,
 //! and embedded views. Source: MCP Apps 2026-01-26; MCP 2025-06-18, tools, "Resource Links".
 
-use std::sync::LazyLock;
-
-use memchr::memmem::Finder;
+use memchr::memchr_iter;
 
 use super::definition::app::{is_view_uri, rename_views};
 use crate::wire::json::raw::{RawJson, RawObject};
 use crate::wire::json::tokens::has_escaped_ascii;
-
-/// Searchers for the URI of a view, in each case of its scheme, and for a link. Prepared once:
-/// preparing a search costs as much as searching most results.
-static MARKS: LazyLock<[Finder<'static>; 5]> =
-    LazyLock::new(|| ["\"ui:", "\"UI:", "\"Ui:", "\"uI:", "\"resource_link\""].map(Finder::new));
 
 /// The text that stands for an embedded view whose app waits for approval.
 const WITHHELD: &str = "The app of this view waits for the approval of the gateway's operator.";
 
 /// Reports whether a result may hand out a URI. Never parses it. An escape may hide a mark.
 pub fn may_hand_uris(result: &RawJson) -> bool {
-    MARKS.iter().any(|mark| mark.find(result.bytes()).is_some())
-        || has_escaped_ascii(result.bytes(), |c| c.is_ascii_alphabetic() || b":/_".contains(&c))
+    let text = result.bytes();
+    // The scheme of a view is before a colon, and the type of a link is the value behind one.
+    let is_mark = |at| {
+        let (before, behind) = (text.get(..at).unwrap_or_default(), text.get(at + 1..).unwrap_or_default());
+        before.last_chunk().is_some_and(|scheme: &[u8; 3]| scheme.eq_ignore_ascii_case(b"\"ui"))
+            || behind.trim_ascii_start().starts_with(b"\"resource_link\"")
+    };
+    memchr_iter(b':', text).any(is_mark) || has_escaped_ascii(text, |c| c.is_ascii_alphabetic() || b":/_".contains(&c))
 }
 
 /// Passes each view that a result of a tool or a prompt embeds to `passes`, with its URI. Returns

@@ -231,6 +231,10 @@ fn remove_nulls(shape: &OptionalMembers, value: &RawJson) -> Option<RawJson> {
 
 /// Removes the members with these names that are `null`; returns whether there was one.
 pub(crate) fn drop_nulls(object: &mut RawObject, names: &[&str]) -> bool {
+    // Nearly every object has none, and then no name is compared.
+    if !object.has_null_member() {
+        return false;
+    }
     let mut is_changed = false;
     for name in names {
         if object.get(name).is_some_and(RawJson::is_null) {

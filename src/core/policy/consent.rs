@@ -66,7 +66,7 @@ mod views;
 pub use self::answer::{AnswerError, PersonAnswer};
 pub use self::approval::OpenApproval;
 pub use self::below::{FolderScope, ReservedFolders, ScopeError};
-pub use self::desk::{AgentWait, ApprovalDesk, ApprovalEnd, ApprovalRefusal, DeskLimits, PassedApproval};
+pub use self::desk::{AgentWait, ApprovalDesk, ApprovalEnd, ApprovalRefusal, DeskLimits, PassedApproval, SharedAnswer};
 pub use self::fatigue::{CallBlock, DENIED, Denial};
 pub use self::grant::{ApprovalGrant, GrantArguments, GrantLifetime, GrantProof, GrantRow, LiveGrants, ONCE_LIFE};
 pub use self::shown::{CallDetails, KeptArguments};

@@ -28,7 +28,7 @@ pub(crate) enum GatewayStartError {
     },
     #[error(transparent)]
     Audit(#[from] AuditOpenError),
-    #[error("the state directory: {0}")]
+    #[error("{}", .0.text_at_end())]
     State(#[from] DbError),
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),

@@ -166,7 +166,8 @@ async fn agree(
     // it says so.
     match channel.receive().await? {
         Some(TakerMessage::Serving) => Ok(has_socket),
-        Some(TakerMessage::Ask | TakerMessage::Ready { .. } | TakerMessage::Built { .. }) | None => Err(ended()),
+        Some(TakerMessage::Ask | TakerMessage::Ready { .. } | TakerMessage::Built { .. } | TakerMessage::Heard(_))
+        | None => Err(ended()),
     }
 }
 
@@ -185,21 +186,32 @@ async fn take_log_back(gateway: &RunningGateway, error: &io::Error) {
     audit.record_done(AuditEntry::gateway("kept", format!("the hand-over failed: {error}")));
 }
 
-/// Passes each open approval on once its call has ended, until `stop` fires. Then keeps the
-/// connection for as long as the process lives.
+/// Passes each open approval on once its call has ended, and takes messages of clients about calls
+/// of this process, until `stop` fires. Then keeps the connection for as long as the process lives.
 async fn pass_approvals(
     gateway: Arc<RunningGateway>,
-    channel: HandoverChannel,
+    mut channel: HandoverChannel,
     mut waiting: mpsc::Receiver<PassedApproval>,
     stop: CancellationToken,
 ) {
+    let (mut may_pass, mut may_hear) = (true, true);
     loop {
         let passed = tokio::select! {
             biased;
-            passed = waiting.recv() => passed,
-            () = stop.cancelled() => None,
+            passed = waiting.recv(), if may_pass => passed,
+            heard = channel.receive(), if may_hear => {
+                match heard {
+                    Ok(Some(TakerMessage::Heard(late))) => gateway.sessions.heard_late(late),
+                    _ => may_hear = false,
+                }
+                continue;
+            }
+            () = stop.cancelled() => break,
         };
-        let Some(passed) = passed else { break };
+        let Some(passed) = passed else {
+            may_pass = false;
+            continue;
+        };
         if let Err(error) = channel.send(&GiverMessage::Approval(Box::new(passed)), &[]).await {
             tracing::warn!(error = %error, "an open approval is lost; its call is asked about again");
         }

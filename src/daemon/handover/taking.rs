@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tokio::net::UnixStream;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::channel::HandoverChannel;
@@ -16,11 +17,14 @@ use crate::daemon::gateway::RunningGateway;
 use crate::daemon::inherited::{InheritedListener, InheritedSockets};
 use crate::daemon::succession::PriorDaemon;
 use crate::policy::consent::PassedApproval;
+use crate::serve::sessions::PriorMessage;
 use crate::store::disk::lock::StateLock;
 use crate::upstream::process::prior::PriorPrograms;
 
 /// Most sockets and upstreams that a daemon may pass.
 const MAX_PASSED: usize = 4096;
+/// Most messages of clients that wait to be passed to the daemon before.
+const HEARD: usize = 64;
 
 /// The daemon that is taken over, and what it has passed.
 #[derive(Debug)]
@@ -119,9 +123,11 @@ impl Predecessor {
         lock.name_holder();
         prior.begun.cancel();
         tracing::info!(from = %prior.name, "took the daemon over");
+        let (prior, heard) = mpsc::channel(HEARD);
+        gateway.sessions.set_prior(Some(prior));
         // A daemon that is gone is one that has ended.
         drop(channel.send(&TakerMessage::Serving, &[]).await);
-        let following = follow(Arc::clone(gateway), channel, tasks);
+        let following = follow(Arc::clone(gateway), channel, heard, tasks);
         gateway.supervised.tasks.spawn("predecessor", following);
         lock
     }
@@ -153,15 +159,29 @@ fn strange() -> String {
     "the daemon that answers is of another version and cannot be taken over; stop it and start headend".to_owned()
 }
 
-/// Adopts approvals of the daemon before until it has ended, then ends those that it has left.
-async fn follow(gateway: Arc<RunningGateway>, mut channel: HandoverChannel, tasks: TaskGroup) {
+/// Adopts approvals of the daemon before and passes it messages of clients until it has ended, then
+/// ends the approvals that it has left.
+async fn follow(
+    gateway: Arc<RunningGateway>,
+    mut channel: HandoverChannel,
+    mut heard: mpsc::Receiver<PriorMessage>,
+    tasks: TaskGroup,
+) {
     let approvals = &gateway.service.approvals;
     let stop = &gateway.supervised.stop;
-    while let Some(Ok(Some(message))) = stop.run_until_cancelled(channel.receive()).await {
-        if let GiverMessage::Approval(approval) = message {
-            approvals.adopt(*approval);
+    loop {
+        tokio::select! {
+            message = channel.receive() => match message {
+                Ok(Some(GiverMessage::Approval(approval))) => approvals.adopt(*approval),
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => break,
+            },
+            // A daemon that hears nothing more is one that has ended.
+            Some(late) = heard.recv() => drop(channel.send(&TakerMessage::Heard(late), &[]).await),
+            () = stop.cancelled() => break,
         }
     }
+    gateway.sessions.set_prior(None);
     if stop.is_cancelled() {
         return tasks.stop();
     }

@@ -82,7 +82,7 @@ impl Cluster {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
         headers.insert(&CALLER, header(&from.mark(&sealed.ok_or("the request cannot be sealed")?))?);
         let name = peer.name.clone();
-        let opened = timeout(HEAD_TIME, peer.open_lines(request)).await;
+        let opened = timeout(HEAD_TIME, Box::pin(peer.open_lines(request))).await;
         let (response, slot) = match opened {
             Ok(Ok(opened)) => opened,
             Ok(Err(error)) => return Err(format!("replica `{name}` runs it: {error}")),

@@ -2,7 +2,8 @@
 //! directory, and the holders of sessions whose first owner is dead.
 //!
 //! While the store is away, the last reading stays in force and no replica is taken for dead by its
-//! age. After such a time this replica waits until the others had time for a heartbeat.
+//! age. After such a time, or a jump of the store's clock, this replica waits until the others had
+//! time for a heartbeat.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -24,7 +25,9 @@ use crate::engine::sealed::replay_window::ReplayWindow;
 use crate::engine::sealed::run_id::RunId;
 use crate::engine::sealed::session_id::SessionName;
 use crate::policy::Caller;
-use crate::store::port::{DEAD_AFTER, DbError, KeptReplica, ReplicaOperations, SessionClaim, SessionGift};
+use crate::store::port::{
+    DEAD_AFTER, DOUBTFUL_AFTER, DbError, KeptReplica, ReplicaOperations, SessionClaim, SessionGift,
+};
 use crate::wire::digest::Digest;
 
 /// Time between two heartbeats.
@@ -95,10 +98,22 @@ pub struct Cluster {
 #[derive(Debug)]
 pub struct Reading {
     pub replicas: Vec<Replica>,
+    /// Number of replicas that live in the same store with another key. Their rows cannot be read.
+    pub unreadable: usize,
     links: HashMap<RunId, Arc<PeerLink>>,
     at: Instant,
     /// The start of the time in which every heartbeat succeeded; `None` while the store is away.
     steady_since: Option<Instant>,
+}
+
+/// Describes replicas whose rows cannot be read, and the next step.
+pub fn describe_other_keys(number: usize) -> String {
+    let (replicas, use_) =
+        if number == 1 { ("1 replica".to_owned(), "uses") } else { (format!("{number} replicas"), "use") };
+    format!(
+        "{replicas} {use_} the store of the cluster with another `key` of [secrets] and cannot work with this one; give all replicas the \
+         same key"
+    )
 }
 
 impl Reading {
@@ -149,7 +164,7 @@ impl Cluster {
         facts: ReplicaFacts,
     ) -> Arc<Self> {
         let at = clock::now();
-        let reading = Reading { replicas: Vec::new(), links: HashMap::new(), at, steady_since: None };
+        let reading = Reading { replicas: Vec::new(), unreadable: 0, links: HashMap::new(), at, steady_since: None };
         Arc::new(Self {
             store,
             key,
@@ -278,7 +293,14 @@ impl Cluster {
                     let before = self.reading();
                     let links = before.links.clone();
                     let replicas = before.replicas.clone();
-                    self.reading.send_replace(Arc::new(Reading { replicas, links, at: before.at, steady_since: None }));
+                    let (unreadable, at) = (before.unreadable, before.at);
+                    self.reading.send_replace(Arc::new(Reading {
+                        replicas,
+                        unreadable,
+                        links,
+                        at,
+                        steady_since: None,
+                    }));
                     return Err(error);
                 }
             }
@@ -289,18 +311,29 @@ impl Cluster {
     /// Publishes a reading of the directory.
     fn read(&self, rows: &[KeptReplica]) {
         let (now, before) = (clock::now(), self.reading());
-        let replicas: Vec<_> =
-            rows.iter().filter_map(|row| Replica::open(&self.key, row, now)).take(MAX_REPLICAS).collect();
+        let (mut replicas, mut unreadable) = (Vec::new(), 0);
+        for row in rows {
+            match Replica::open(&self.key, row, now) {
+                Some(replica) if replicas.len() < MAX_REPLICAS => replicas.push(replica),
+                None if row.age < DEAD_AFTER => unreadable += 1,
+                Some(_) | None => {}
+            }
+        }
+        if unreadable > 0 && before.unreadable == 0 {
+            tracing::warn!("{}", describe_other_keys(unreadable));
+        }
         let link = |replica: &Replica| {
             let known = before.links.get(&replica.run).map(Arc::clone);
             let link = known.or_else(|| PeerLink::to(replica, self.tls.as_ref()).map(Arc::new))?;
             Some((replica.run, link))
         };
         let links = replicas.iter().filter(|replica| !self.is_own(replica.run)).filter_map(link).collect();
-        let has_paused = now.saturating_duration_since(before.at) >= DEAD_AFTER;
+        // The row of this replica as it was before its heartbeat shows jumps of the store's clock.
+        let own = rows.iter().find(|row| self.is_own(row.row.run)).map_or(Duration::ZERO, |row| row.age);
+        let has_paused = now.saturating_duration_since(before.at) >= DEAD_AFTER || own >= DOUBTFUL_AFTER;
         let steady_since = before.steady_since.filter(|_| !has_paused).or(Some(now));
         self.taken.lock().retain(|run, _| replicas.iter().any(|replica| replica.run == *run));
-        self.reading.send_replace(Arc::new(Reading { replicas, links, at: now, steady_since }));
+        self.reading.send_replace(Arc::new(Reading { replicas, unreadable, links, at: now, steady_since }));
     }
 
     /// Reads the directory unless it was read after `asked`. Requests that wait share one reading.

@@ -105,14 +105,14 @@ impl ClientRequests {
         self.open.lock().clear();
     }
 
-    /// Passes a client's response to its open question; any other response is ignored.
-    pub fn answered(&self, response: Response) {
+    /// Passes a client's response to its open question. Returns `false` if it answers none.
+    pub fn answered(&self, response: Response) -> bool {
         let id = response.id.and_then(|id| id.parse::<String>().ok());
         let id = id.and_then(|id| id.strip_prefix("ask-")?.parse::<u64>().ok());
-        if let Some(waiting) = id.and_then(|id| self.open.lock().remove(&id)) {
-            // The call may just have ended.
-            drop(waiting.send(response.outcome));
-        }
+        let Some(waiting) = id.and_then(|id| self.open.lock().remove(&id)) else { return false };
+        // The call may just have ended.
+        drop(waiting.send(response.outcome));
+        true
     }
 }
 
@@ -208,11 +208,11 @@ mod tests {
         assert!(message.starts_with(br#"{"jsonrpc":"2.0","id":"ask-1""#));
         let (_, second) = client_requests.ask(&asking("roots/list")).unwrap();
         for stray in [r#""ask-9""#, "1", "\"1\""] {
-            client_requests.answered(response(stray));
+            assert!(!client_requests.answered(response(stray)));
         }
-        client_requests.answered(response(r#""ask-1""#));
+        assert!(client_requests.answered(response(r#""ask-1""#)));
         assert!(matches!(first.answer().await, Some(Ok(_))));
-        client_requests.answered(response(r#""ask-1""#));
+        assert!(!client_requests.answered(response(r#""ask-1""#)));
         drop(second);
         assert!(client_requests.open.lock().is_empty());
     }

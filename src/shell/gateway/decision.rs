@@ -34,6 +34,8 @@ pub enum CallContinuation {
         approval: ApprovalId,
         answer: Option<RawJson>,
     },
+    /// The call has waited until its open approval was in the store of the cluster.
+    Listed(ApprovalId),
     /// The client was led to the page for its upstream's login, and may bring an answer about that.
     Login(Option<RawJson>),
 }
@@ -42,7 +44,7 @@ impl CallContinuation {
     /// Returns the approval that the call has already.
     pub const fn approval(&self) -> Option<&ApprovalId> {
         match self {
-            Self::Consent { approval, .. } => Some(approval),
+            Self::Consent { approval, .. } | Self::Listed(approval) => Some(approval),
             Self::Anew | Self::Permitted(_) | Self::Login(_) => None,
         }
     }
@@ -52,7 +54,7 @@ impl CallContinuation {
     pub(crate) fn consent_to(&self, approval: &ApprovalId) -> Option<Option<&RawJson>> {
         match self {
             Self::Consent { approval: own, answer } if own == approval => Some(answer.as_ref()),
-            Self::Consent { .. } | Self::Anew | Self::Permitted(_) | Self::Login(_) => None,
+            Self::Consent { .. } | Self::Listed(_) | Self::Anew | Self::Permitted(_) | Self::Login(_) => None,
         }
     }
 }
@@ -129,9 +131,12 @@ impl Service {
             decide(policy, rules, action, &consent, limiter, clock::since_1970())
         };
         let record = DecisionRecord::new(action, &decision);
+        let is_grave = record.is_grave();
         let recorded = match (&decision, going_on) {
             // Recorded when the approval was opened.
-            (Decision::Ask { .. }, CallContinuation::Consent { answer: Some(_), .. }) => RecordState::Accepted,
+            (Decision::Ask { .. }, CallContinuation::Consent { answer: Some(_), .. } | CallContinuation::Listed(_)) => {
+                RecordState::Accepted
+            }
             _ => self.write_down(&record, Some(call)),
         };
         let refusal = match decision {
@@ -139,9 +144,12 @@ impl Service {
                 let lease = permit.lease().map(|lease| (self.leases.clone(), lease.clone()));
                 let state = match going_on {
                     CallContinuation::Permitted(state) => state.map(|state| (self.keys.used.clone(), state)),
-                    CallContinuation::Anew | CallContinuation::Consent { .. } | CallContinuation::Login(_) => None,
+                    CallContinuation::Anew
+                    | CallContinuation::Consent { .. }
+                    | CallContinuation::Listed(_)
+                    | CallContinuation::Login(_) => None,
                 };
-                let gate = DiskGate::new(&self.approvals, recorded, permit.grant(), lease, state);
+                let gate = DiskGate::new(&self.approvals, recorded, permit.grant(), lease, state, is_grave);
                 return Ok(GatedPermit { permit, gate });
             }
             Decision::Deny { hidden: true, .. } => {

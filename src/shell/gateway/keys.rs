@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::base::clock;
 use crate::base::current_run::CurrentRun;
 use crate::catalog::page::CursorKey;
-use crate::engine::sealed::state::StateKey;
+use crate::engine::sealed::state::{StateKey, StatePayload, StateScope};
 use crate::engine::sealed::task_id::TaskKey;
 use crate::store::db::{Db, DbError};
 use crate::store::states::UsedStates;
@@ -39,5 +39,14 @@ impl Keys {
         let cursors = CursorKey::new(&secrets("cursors 1")?);
         let keys = StateKey::new(&secrets("states 1")?).zip(TaskKey::new(&clock::random()));
         Ok(keys.map(|(states, task_ids)| Self { cursors, states, task_ids, used, run: Arc::default() }))
+    }
+
+    /// Seals the state with which a client continues a call in the round after `round`; `None`
+    /// after too many rounds. A state that leads to the memory of this process is marked with its
+    /// run.
+    pub fn seal_state(&self, scope: &StateScope<'_>, round: u8, carried: StatePayload) -> Option<String> {
+        let run = self.run.get().filter(|_| carried.is_local());
+        let sealed = self.states.next(scope, round, carried, clock::since_1970(), clock::random())?;
+        Some(run.map_or_else(|| sealed.clone(), |run| run.mark(&sealed)))
     }
 }

@@ -89,9 +89,9 @@ impl Service {
         CallLabels { method, label: label(method), call, arrived }
     }
 
-    /// Returns the answer to a request whose call was in the memory of a replica that is gone.
-    pub fn replica_lost(&self, method: Method, revision: Revision) -> RequestAnswer {
-        refusal_answer(&CallFailure::replica_lost(), &self.labels(method, clock::now()), revision)
+    /// Returns the refusal of a request that comes to no call here.
+    pub fn refusal(&self, failure: &CallFailure, method: Method, revision: Revision) -> RequestAnswer {
+        refusal_answer(failure, &self.labels(method, clock::now()), revision)
     }
 
     /// Answers `server/discover`.

@@ -22,7 +22,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
-use self::approval::PendingApproval;
+use self::approval::{PendingApproval, PendingListing};
 use self::channel::{ClientChannel, OriginalRequest, OwnQuestion, PriorWaits, WaitSlots};
 use self::login::PendingLogin;
 use crate::base::clock;
@@ -77,6 +77,8 @@ pub struct WaitingCall {
 
 /// The person's act that a call waits for.
 pub enum AwaitedAct {
+    /// The store of the cluster takes the approval before anybody is asked.
+    Listing(PendingListing),
     Approval(PendingApproval),
     Login(PendingLogin),
 }
@@ -84,6 +86,8 @@ pub enum AwaitedAct {
 /// The event that ends the wait for a person's act: the approval has ended, or the upstream no
 /// longer waits for a login.
 enum ActOutcome {
+    /// Whether the approval is in the store.
+    Listing(bool),
     Approval(ApprovalEnd),
     /// The upstream is back, or unavailable for another reason than a login.
     Login,
@@ -119,6 +123,7 @@ impl AwaitedAct {
     /// Waits until the person has acted, or until nothing is left to wait for. Cancel-safe.
     async fn wait(&mut self, service: &Service, request: &OriginalRequest) -> ActOutcome {
         match self {
+            Self::Listing(listing) => ActOutcome::Listing(listing.wait_until_listed().await),
             Self::Approval(approval) => ActOutcome::Approval(approval.wait_until_closed().await),
             Self::Login(login) => {
                 login.wait_until_back(service, request).await;
@@ -212,6 +217,11 @@ impl WaitingCall {
         tokio::select! {
             biased;
             act = self.awaited.wait(&self.service, &self.request) => match act {
+                ActOutcome::Listing(true) => self.decide_again(HoldEnd::Over, "the approval is listed"),
+                ActOutcome::Listing(false) => {
+                    self.outcome = Some(self.unlisted());
+                    None
+                }
                 ActOutcome::Approval(closed) => self.conclude(closed),
                 ActOutcome::Login => self.decide_again(HoldEnd::Answered, "the login was given"),
             },
@@ -234,7 +244,7 @@ impl WaitingCall {
             }
             // The gateway ends, and its approvals end with it.
             () = self.service.draining.cancelled(), if ends_early => match &self.awaited {
-                AwaitedAct::Approval(_) => self.late("the gateway is shutting down"),
+                AwaitedAct::Approval(_) | AwaitedAct::Listing(_) => self.late("the gateway is shutting down"),
                 AwaitedAct::Login(_) => self.decide_again(HoldEnd::Over, "the gateway is shutting down"),
             },
         }
@@ -276,7 +286,7 @@ impl WaitingCall {
         }
         let waited = clock::now().duration_since(self.request.labels.arrived);
         let text = match &self.awaited {
-            AwaitedAct::Approval(_) => "waiting for approval".to_owned(),
+            AwaitedAct::Approval(_) | AwaitedAct::Listing(_) => "waiting for approval".to_owned(),
             AwaitedAct::Login(login) => format!("waiting for a login at {}", login.upstream),
         };
         let params = self.progress.as_mut()?.waiting(waited, &text)?;
@@ -334,6 +344,8 @@ impl WaitingCall {
                 self.approval_answered(kind, answer.as_ref(), sent);
                 None
             }
+            // Nobody is asked before the approval is listed.
+            AwaitedAct::Listing(_) => None,
             // Acceptance only means that the client opens the page.
             AwaitedAct::Login(_) if answer.as_ref().is_some_and(is_accepted) => None,
             AwaitedAct::Login(login) => {
@@ -380,6 +392,7 @@ impl WaitingCall {
                 WaitOutcome::Answer(self.request.ask_again(again.clone()))
             }
             (AwaitedAct::Login(_), _) => WaitOutcome::DecideAgain,
+            (AwaitedAct::Listing(_), _) => self.unlisted(),
             (AwaitedAct::Approval(_), _) => self.unapproved(),
         };
         self.end(outcome, why)
@@ -390,6 +403,12 @@ impl WaitingCall {
         if let Some(WaitSlots::Held(hold)) = self.place.take() {
             hold.end(ended);
         }
+    }
+
+    /// Refuses a call whose approval is not in the store.
+    fn unlisted(&mut self) -> WaitOutcome {
+        let failure = self.service.unkept_approval();
+        self.refusal(&failure)
     }
 
     fn refuse(&mut self, reason: FailureReason, text: &str) -> WaitOutcome {
@@ -403,6 +422,7 @@ impl WaitingCall {
         let outcome = match failure.reason {
             FailureReason::Denied | FailureReason::InsufficientScope => OutcomeLabel::Denied,
             FailureReason::AwaitingApproval => OutcomeLabel::AwaitingApproval,
+            FailureReason::Unrecorded | FailureReason::StoreUnavailable => OutcomeLabel::Unrecorded,
             _ => OutcomeLabel::Busy,
         };
         let OriginalRequest { metrics, labels, client, .. } = &self.request;
@@ -411,10 +431,11 @@ impl WaitingCall {
     }
 
     /// Returns what this call has waited for.
-    fn prior_waits(&self) -> PriorWaits {
-        match &self.awaited {
-            AwaitedAct::Approval(approval) => PriorWaits { approval: Some(approval.approval), login: false },
-            AwaitedAct::Login(login) => PriorWaits { approval: login.approval, login: true },
+    fn prior_waits(&mut self) -> PriorWaits {
+        match &mut self.awaited {
+            AwaitedAct::Listing(listing) => PriorWaits { listed: listing.going_on(), ..PriorWaits::default() },
+            AwaitedAct::Approval(approval) => PriorWaits { approval: Some(approval.approval), ..PriorWaits::default() },
+            AwaitedAct::Login(login) => PriorWaits { approval: login.approval, login: true, ..PriorWaits::default() },
         }
     }
 

@@ -33,6 +33,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -52,6 +53,8 @@ pub const LEAVING: usize = 16;
 
 /// Time limit for accepting a connection with the spare descriptor, and for writing its refusal.
 const LAST_TIME: Duration = Duration::from_millis(100);
+/// Most connections that are accepted from the queue of a listener that is about to be closed.
+const MAX_WAITING: usize = 1024;
 const NO_DESCRIPTOR: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     retry-after: 1\r\nconnection: close\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 72\r\n\r\n\
     headend has no file descriptor left for this connection; try again soon\n";
@@ -257,18 +260,18 @@ impl Lobby<Network> {
         stop: &CancellationToken,
         connected: impl FnMut(TcpStream, SocketAddr, LobbyConnection<Network>),
     ) {
-        self.serve_admitted(listener, |_| true, stop, connected).await;
+        drop(self.serve_admitted(listener, |_| true, stop, connected).await);
     }
 
     /// Does what [`Self::serve`] does, and closes at once each connection of a peer that `admits`
-    /// refuses.
+    /// refuses. Returns the listener, which is still open.
     pub async fn serve_admitted(
         self: &Arc<Self>,
         listener: TcpListener,
         admits: impl Fn(&SocketAddr) -> bool,
         stop: &CancellationToken,
         mut connected: impl FnMut(TcpStream, SocketAddr, LobbyConnection<Network>),
-    ) {
+    ) -> TcpListener {
         let accept = async || loop {
             let accepted = listener.accept().await?;
             if admits(&accepted.1) {
@@ -280,6 +283,26 @@ impl Lobby<Network> {
             if is_last && !self.is_for_operators {
                 turn_away(stream).await;
             } else {
+                connected(stream, peer, self.enter(Network::from(peer.ip()), room));
+            }
+        }
+        listener
+    }
+
+    /// Accepts the connections that wait in the queue of a listener, and closes it. The kernel would
+    /// reset them, although their clients may have written a request.
+    pub fn accept_last(
+        self: &Arc<Self>,
+        listener: TcpListener,
+        admits: impl Fn(&SocketAddr) -> bool,
+        mut connected: impl FnMut(TcpStream, SocketAddr, LobbyConnection<Network>),
+    ) {
+        let Ok(listener) = listener.into_std() else { return };
+        for _ in 0..MAX_WAITING {
+            let Some(room) = self.room.take().now_or_never() else { return };
+            let Ok((stream, peer)) = listener.accept() else { return };
+            let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
+            if let (true, Ok(stream)) = (admits(&peer), stream) {
                 connected(stream, peer, self.enter(Network::from(peer.ip()), room));
             }
         }
@@ -456,5 +479,18 @@ mod tests {
         assert_eq!(lobby.room.free(), 0);
         guests.remove(0);
         assert_eq!(lobby.room.free(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_connection_in_the_queue_of_a_listener_is_accepted_before_that_is_closed() {
+        let lobby = Lobby::new("test", LIMITS, None);
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let waiting = [(); 2].map(|()| std::net::TcpStream::connect(address).unwrap());
+        let admitted = waiting[1].local_addr().unwrap();
+        let mut accepted = Vec::new();
+        lobby.accept_last(listener, |peer| *peer == admitted, |_, peer, guest| accepted.push((peer, guest)));
+        assert_eq!(accepted.iter().map(|(peer, _)| *peer).collect::<Vec<_>>(), [admitted]);
+        assert!(std::net::TcpStream::connect(address).is_err(), "the listener is closed");
     }
 }

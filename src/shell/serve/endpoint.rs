@@ -367,8 +367,7 @@ impl<'a> AuthenticatedRequest<'a> {
         match self.session_of_header(true).await {
             Err(response) => *response,
             Ok(session) => {
-                let step = session.protocol.lock().heard(Ok(message), Some(&RequestHeaders(self.headers)));
-                session.told(step);
+                self.front.sessions.heard(&session, message, &RequestHeaders(self.headers));
                 reply::accepted()
             }
         }

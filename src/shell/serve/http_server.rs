@@ -42,7 +42,10 @@ pub async fn accept(front: Arc<ListenerState>, listener: TcpListener, stop: Canc
         serve_connection(&front, stream, peer, guest, &stop);
     };
     let admits = |peer: &SocketAddr| front.admits(*peer);
-    lobby.serve_admitted(listener, admits, &stop, connected).await;
+    let listener = lobby.serve_admitted(listener, admits, &stop, &connected).await;
+    if front.service.cluster.is_some() {
+        lobby.accept_last(listener, admits, &connected);
+    }
 }
 
 /// Spawns a task that serves one connection.
@@ -118,9 +121,12 @@ pub async fn serve_passed(
     told(SocketAddr::new(peer, 0), Box::pin(opened.serve(stream, guest, false)).await);
 }
 
-/// Returns how long connections stay open after their listener has stopped.
+/// Returns how long connections stay open after their listener has stopped. The connections of a
+/// replica stay open for longer: its balancer would answer a request that it writes on a connection
+/// just closed with an error, although other replicas can serve it.
 fn linger(front: &ListenerState) -> ConnectionLinger {
-    if front.successor.get().is_some() { late::LINGER } else { AT_STOP }
+    let has_others = front.successor.get().is_some() || front.service.cluster.is_some();
+    if has_others { late::LINGER } else { AT_STOP }
 }
 
 /// Logs how a connection ended.

@@ -21,6 +21,7 @@ use crate::cluster::link::{PassingError, PeerBody, PeerLink};
 use crate::cluster::membership::{Cluster, HolderDoubt, NamedSession, SessionHolder};
 use crate::cluster::passed::{BODY, CALLER, LAST_EVENT, is_served_by, passed_request};
 use crate::engine::client::heard::ClientInput;
+use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::sealed::run_id::RunId;
 use crate::listener::body::ReplyBody;
 use crate::listener::callers::credentials::passed_credential;
@@ -52,6 +53,8 @@ static RELAYED: [HeaderName; 7] = [
 const ATTEMPTS: usize = 3;
 /// Longest wait for the head of a response that may be a stream: these begin after a few seconds.
 const HEAD_TIME: Duration = Duration::from_secs(30);
+/// Time after which a request may be repeated while the store of the cluster is away.
+const STORE_WAIT: Duration = Duration::from_secs(1);
 /// Largest response that is read as a whole before the client gets any of it, in bytes.
 const WHOLE: usize = 256 * 1024;
 
@@ -93,9 +96,7 @@ impl PassableRequest<'_> {
                 }
                 Err(error) => {
                     tracing::debug!(error = %error, "the holder of a session is not known");
-                    return Some(later(
-                        "the store of the cluster does not answer, so it is not known which replica has this session",
-                    ));
+                    return Some(self.store_away());
                 }
             };
             match Box::pin(self.to_peer(&peer)).await {
@@ -220,13 +221,28 @@ impl PassableRequest<'_> {
     /// Returns the answer to the call in the body, which may have been executed; `None` if the body
     /// has no request.
     fn lost_answer(self) -> Option<MessageSlices> {
+        self.answer(&CallFailure::replica_lost())
+    }
+
+    /// Returns the refusal of the request in the body; `None` if it has none.
+    fn answer(self, failure: &CallFailure) -> Option<MessageSlices> {
         let ClientInput::Message(Ok(Message::Request(request))) =
             ClientInput::read(self.body.clone(), JsonBounds::CLIENT)
         else {
             return None;
         };
-        let answer = self.front.service.replica_lost(Method::parse(&request.method), self.revision);
+        let answer = self.front.service.refusal(failure, Method::parse(&request.method), self.revision);
         Some(MessageSlices::answer(request.id.raw(), answer))
+    }
+
+    /// Returns the response to a request whose session is at a replica that the store cannot name.
+    fn store_away(self) -> HttpReply {
+        let text = "The store of the cluster does not answer, so it is not known which replica has this session.";
+        let failure = CallFailure::new(FailureReason::StoreUnavailable, ExecutionDoubt::No, text);
+        match self.answer(&failure.retry_after(STORE_WAIT)) {
+            Some(answer) => reply::slices(StatusCode::OK, answer.slices().collect()),
+            None => later(text),
+        }
     }
 
     fn lost_event(self) -> Option<MessageSlices> {

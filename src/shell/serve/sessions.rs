@@ -22,6 +22,7 @@ use crate::base::budget::ByteBudget;
 use crate::base::clock;
 use crate::base::current_run::CurrentRun;
 use crate::cluster::membership::NamedSession;
+use crate::engine::client::asked::RequestHead;
 use crate::engine::client::{ClientAction, ClientProtocol};
 use crate::engine::sealed::run_id::RunId;
 use crate::engine::sealed::session_id::{SessionOwner, SessionTerms};
@@ -36,6 +37,12 @@ use crate::serve::replay::{self, SessionStreams};
 use crate::store::approvals::Approvals;
 use crate::store::db::SessionRows;
 use crate::store::sessions::SessionStore;
+use crate::wire::message::Message;
+
+mod prior;
+
+pub use self::prior::PriorMessage;
+use self::prior::PriorQueue;
 
 /// A session of a legacy client over HTTP.
 #[derive(Debug)]
@@ -77,12 +84,15 @@ pub enum MissingSession {
 
 impl ClientSession {
     /// Carries out a client's message that gets no answer: cancels a call, or passes on the answer
-    /// to a question. Ignores any other message.
-    pub fn told(&self, step: ClientAction<CancellationToken>) {
+    /// to a question. Returns `false` for any other message, which is ignored.
+    pub fn told(&self, step: ClientAction<CancellationToken>) -> bool {
         match (step, &self.client.client_requests) {
-            (ClientAction::Cancel(ticket), _) => ticket.cancel(),
+            (ClientAction::Cancel(ticket), _) => {
+                ticket.cancel();
+                true
+            }
             (ClientAction::Answered(response), Some(client_requests)) => client_requests.answered(response),
-            _ => {}
+            _ => false,
         }
     }
 
@@ -156,6 +166,8 @@ pub struct ClientSessions {
     store: Option<SessionStore>,
     /// The run of this process as a replica.
     run: Arc<CurrentRun>,
+    /// Takes messages for the daemon before, while that one ends.
+    prior: PriorQueue,
 }
 
 impl ClientSessions {
@@ -167,7 +179,32 @@ impl ClientSessions {
         run: Arc<CurrentRun>,
     ) -> Self {
         let (table, limits, began) = (Mutex::default(), Mutex::new(limits), clock::uptime());
-        Self { table, limits, began, kept: replay::RecordedBytes::new(budget), approvals, store, run }
+        let kept = replay::RecordedBytes::new(budget);
+        Self { table, limits, began, kept, approvals, store, run, prior: PriorQueue::default() }
+    }
+
+    /// Handles a message of a session's client that gets no answer. One that is about nothing of
+    /// this process goes to the daemon before, while that one ends.
+    pub fn heard(&self, session: &ClientSession, message: Message, headers: &dyn RequestHead) {
+        let kept = self.prior.keep(&session.id, &message);
+        let step = session.protocol.lock().heard(Ok(message), Some(headers));
+        if !session.told(step) {
+            self.prior.pass(kept);
+        }
+    }
+
+    /// Sets the queue to the daemon before; `None` once that one is gone.
+    pub fn set_prior(&self, queue: Option<mpsc::Sender<PriorMessage>>) {
+        self.prior.set(queue);
+    }
+
+    /// Handles a message that came to the process after this one.
+    pub fn heard_late(&self, late: PriorMessage) {
+        let session = self.table.lock().get(late.session()).cloned();
+        if let Some((session, message)) = session.zip(late.read()) {
+            let step = session.protocol.lock().heard(Ok(message), None);
+            session.told(step);
+        }
     }
 
     /// Returns whether this process holds the session of an id, so that no other replica needs to
@@ -242,8 +279,8 @@ impl ClientSessions {
             Some((id, kept)) => (id, Some(Arc::new(kept))),
             None => (BASE64URL_NOPAD.encode(&clock::random::<24>()), None),
         };
-        // A session with a pipe has no terms that could name its replica.
-        let id = if pipe.is_some() { self.run.get().map_or_else(|| id.clone(), |run| run.mark(&id)) } else { id };
+        // Without terms in it the id does not name its replica by itself.
+        let id = self.run.get().filter(|_| kept.is_none()).map_or_else(|| id.clone(), |run| run.mark(&id));
         let mut table = self.table.lock();
         self.enter(&mut table, id, ClientContext { kept, ..client }, opened, pipe, false).ok()
     }

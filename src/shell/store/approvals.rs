@@ -22,8 +22,8 @@ use crate::base::clock;
 use crate::config::ApprovalSettings;
 use crate::policy::consent::{
     AgentWait, AnswerError, ApprovalDesk, ApprovalEnd, ApprovalGrant, ApprovalId, ApprovalRefusal, ApprovalSubject,
-    ApprovalView, CallDetails, DeskLimits, GrantLifetime, GrantRow, LiveGrants, OpenApproval, PassedApproval,
-    PersonAnswer, SteadySeconds,
+    CallDetails, DeskLimits, GrantLifetime, GrantRow, LiveGrants, OpenApproval, PassedApproval, PersonAnswer,
+    SteadySeconds,
 };
 use crate::policy::{ApprovalEvidence, AuditEntry};
 use crate::store::audit::{AuditLog, RecordSlot};
@@ -45,6 +45,7 @@ mod passing;
 mod release;
 mod seat;
 mod settings;
+mod shared;
 mod span;
 mod unlisted;
 mod wish;
@@ -56,6 +57,7 @@ pub use self::wish::OperatorAnswer;
 pub use crate::store::port::SettingOwner;
 
 use self::closed_by::ApprovalCloser;
+use self::shared::ListedId;
 
 /// Most live grants of all callers. Beyond it no grant is made.
 const MAX_GRANTS: usize = 10_000;
@@ -208,7 +210,7 @@ impl Approvals {
 
     /// Opens an approval with that life, or joins an open one about the same action: the call's
     /// `own`, else one that no call waits for. A new one is recorded in the audit log and listed in
-    /// the store.
+    /// the store; in a cluster that may give it another id.
     fn open_approval(
         &self,
         asked: ApprovalSubject,
@@ -216,7 +218,7 @@ impl Approvals {
         span: ApprovalLife,
         own: Option<&ApprovalId>,
         entry: AuditEntry,
-    ) -> Result<ApprovalId, ApprovalRefusal> {
+    ) -> Result<(ApprovalId, Option<ListedId>), ApprovalRefusal> {
         let inner = &self.inner;
         if inner.db.as_ref().is_some_and(|db| !db.health().is_writable()) {
             return Err(ApprovalRefusal::NotKept);
@@ -226,18 +228,16 @@ impl Approvals {
         inner.expire(&mut open, now);
         let life = span.life(&open.consent);
         let opened = open.desk.open(asked.clone(), shown, ApprovalId::new(clock::random()), now, life, own)?;
-        if !opened.joined {
-            inner.opened(&opened.id, &asked, entry);
-            let (end, now) = (watch::Sender::new(None), clock::now());
-            open.waiting.insert(opened.id, WaitedApproval { asked, span, opened: now, end, is_late: false });
-            if let (Some(db), Some(approval)) = (&inner.db, open.desk.get(&opened.id)) {
-                let view = ApprovalView::new(approval, inner.grants.load().places());
-                db.enter_approval(inner.owner(), view).then(unlisted::log_unlisted);
-            }
-            inner.opened.notify_one();
-            inner.tell();
+        if opened.joined {
+            return Ok((opened.id, None));
         }
-        Ok(opened.id)
+        let waited =
+            WaitedApproval { asked, span, opened: clock::now(), end: watch::Sender::new(None), is_late: false };
+        open.waiting.insert(opened.id, waited);
+        let listed = self.list(&open, &opened.id, entry);
+        inner.opened.notify_one();
+        inner.tell();
+        Ok((opened.id, listed))
     }
 
     pub fn approval(&self, id: &ApprovalId) -> Option<OpenApproval> {
@@ -295,7 +295,7 @@ impl Approvals {
             PersonAnswer::Decline => ApprovalEnd::Declined,
             PersonAnswer::Dismiss | PersonAnswer::Allow(_) | PersonAnswer::AllowBelow(_) => ApprovalEnd::Dismissed,
         };
-        let grant = {
+        let (grant, undoes_denial) = {
             let inner = &self.inner;
             let now = self.wall();
             let mut open = inner.lock();
@@ -304,6 +304,7 @@ impl Approvals {
                 inner.has_room(&open, id)?;
             }
             let denied = open.desk.denial(id, now).filter(|_| is_yes).map(|denial| denial.asked.clone());
+            let undoes_denial = denied.is_some();
             let is_late = open.desk.agent_wait(id, now) == AgentWait::Stopped;
             let grant_id = Arc::from(HEXLOWER.encode(&clock::random::<8>()));
             let answered = open.desk.answer(id, answer, evidence, by, now, grant_id)?;
@@ -327,11 +328,11 @@ impl Approvals {
                     open.writing.insert(Arc::clone(grant.id()), grant.asked().clone());
                     let grant = Arc::new(grant);
                     open.reserve(id, &grant);
-                    grant
+                    (grant, undoes_denial)
                 }
             }
         };
-        self.keep(*id, grant, slot).await
+        self.keep(*id, grant, slot, undoes_denial).await
     }
 
     /// Closes an approval of this process as timed out, because its call waits no longer.
@@ -446,6 +447,7 @@ impl ApprovalsState {
     /// store. All ends pass here.
     fn close(&self, open: &mut OpenState, id: &ApprovalId, how: ApprovalEnd, by: Option<ApprovalCloser>) {
         let mut is_late = false;
+        let answer = shared::shared_answer(how, by.as_ref());
         if let Some(waiting) = open.waiting.remove(id) {
             self.count_end(how, by.as_ref(), waiting.opened);
             self.ended(id, &waiting.asked, how, by);
@@ -457,7 +459,7 @@ impl ApprovalsState {
             open.closed.pop_front();
         }
         if let Some(db) = &self.db {
-            db.remove_approval(id.to_string()).then(unlisted::log_unlisted);
+            db.remove_approval(self.owned(id), answer).then(unlisted::log_unlisted);
         }
         self.tell();
     }

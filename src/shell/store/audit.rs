@@ -32,7 +32,7 @@ use crate::config::ClusterSettings;
 use crate::config::source::guard;
 use crate::policy::AuditEntry;
 use crate::policy::records::chain::LogSettings;
-use crate::store::db::{Db, DbError};
+use crate::store::db::{Db, DbError, ReplicaLogs};
 use crate::store::disk::disk_use;
 use crate::store::port::AuditHead;
 use crate::store::seal::KeySource;
@@ -121,11 +121,14 @@ pub fn read_heads_in(
     cluster: Option<&ClusterSettings>,
 ) -> Result<(Vec<AuditHead>, Option<LogSettings>), DbError> {
     let key = KeySource::default();
-    let db = match cluster {
-        Some(cluster) => Db::open_cluster(state, &key, cluster)?,
-        None if !Db::is_in(state) => return Ok((Vec::new(), None)),
-        None => Db::open_with(state, &key)?,
-    };
+    if let Some(cluster) = cluster {
+        let ReplicaLogs { mut heads, key } = Db::logs_of_replicas(cluster)?;
+        return Ok((heads.remove(&cluster.name).unwrap_or_default(), Some(LogSettings::new(&key, false))));
+    }
+    if !Db::is_in(state) {
+        return Ok((Vec::new(), None));
+    }
+    let db = Db::open_with(state, &key)?;
     let form = LogSettings::new(&db.installation_key().run_now()?, false);
     Ok((db.audit_heads().run_now()?, Some(form)))
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use super::port::StoreEngine;
 pub use super::port::threads::wait_until_closed;
 pub use super::port::{
-    BackupRows, ClaimKey, ClientToken, ConsoleSignIn, DbError, LoginKey, LoginRowClaim, NewLogin, ResealPosition,
-    SecretDigest, SessionRows, StoreHealth, TOKEN_PREFIX_BYTES, TokenAddition,
+    BackupRows, ClaimKey, ClientToken, ConsoleSignIn, DbError, LoginKey, LoginRowClaim, NewLogin, ReplicaLogs,
+    ResealPosition, SecretDigest, SessionRows, StoreHealth, TOKEN_PREFIX_BYTES, TokenAddition,
 };
 use super::postgres::Postgres;
 use super::seal::{KeySource, Seals};
@@ -96,6 +96,15 @@ impl Db {
     /// When the store cannot be read, or is not of this program's version.
     pub fn count_sealed_values(dir: &Path, cluster: Option<&ClusterSettings>) -> Result<Vec<(String, u64)>, DbError> {
         cluster.map_or_else(|| sqlite::tables::sealed::count_sealed_values(dir), postgres::count_sealed_values)
+    }
+
+    /// Reads what the store of a cluster knows of the audit logs of its replicas. Changes nothing,
+    /// and waits for no store that is away. Must not be called in a runtime. Blocks.
+    ///
+    /// # Errors
+    /// When the store cannot be read, or is not of this program's version.
+    pub fn logs_of_replicas(cluster: &ClusterSettings) -> Result<ReplicaLogs, DbError> {
+        postgres::logs_of_replicas(cluster)
     }
 
     /// Returns the paths of the store's files, some of which may be missing.

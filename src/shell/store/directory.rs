@@ -115,14 +115,17 @@ impl StateDir {
     }
 
     /// Returns a sentence for each key that sealed values of the store need besides the present
-    /// one: a key that is configured but only opens, or one that is not here. Changes nothing; a
-    /// store that cannot be read has no sentence. Blocks.
+    /// one: a key that is configured but only opens, or one that is not here; or the reason why the
+    /// store of the cluster cannot be read. Changes nothing. Blocks.
     pub fn doubt_keys(&self) -> Vec<String> {
         if !self.has_db() {
             return Vec::new();
         }
         let Ok(seals) = Seals::of(&self.dir, &KeySource { make: false, ..self.key.clone() }) else { return Vec::new() };
-        let counts = Db::count_sealed_values(&self.dir, self.cluster.as_ref()).unwrap_or_default();
+        let counts = match Db::count_sealed_values(&self.dir, self.cluster.as_ref()) {
+            Err(error) if self.is_in_cluster() => return vec![error.text_at_end()],
+            counts => counts.unwrap_or_default(),
+        };
         let current = seals.current_id();
         let others = counts.into_iter().filter(|(key, _)| Some(key) != current.as_ref());
         let places = if self.is_in_cluster() { " on every replica" } else { "" };

@@ -38,10 +38,10 @@ mod states;
 pub(super) mod threads;
 
 pub use self::approvals::{
-    ApprovalChanges, ApprovalOperations, DAEMON, ENDED_GRANT_LIFE, ForeignAnswer, GrantOperations,
-    OpenApprovalOperations, RevokedGrant, SettingOwner, UnwrittenGrantUses,
+    AnsweredElsewhere, ApprovalChanges, ApprovalOperations, DAEMON, ENDED_GRANT_LIFE, ForeignAnswer, GrantOperations,
+    OpenApprovalOperations, OwnedApproval, RevokedGrant, SettingOwner, UnwrittenGrantUses,
 };
-pub use self::audit::{AuditHead, AuditOperations};
+pub use self::audit::{AuditHead, AuditOperations, ReplicaLogs};
 pub use self::client_tokens::{ClientToken, ClientTokenOperations, TOKEN_PREFIX_BYTES, TokenAddition};
 pub use self::error::DbError;
 pub use self::health::{StoreHealth, wait_for_change};
@@ -52,8 +52,8 @@ pub use self::pins::{PinOperations, PinStepResult, PinStepResults, PinTable};
 #[cfg(any(test, feature = "testing"))]
 pub use self::replicas::MemoryReplicas;
 pub use self::replicas::{
-    DEAD_AFTER, KeptReplica, LEASE, LEASE_MARGIN, LeaseClaim, LeaseId, LeaseOutcome, ReplicaOperations, ReplicaRow,
-    SessionClaim, SessionGift,
+    DEAD_AFTER, DOUBTFUL_AFTER, KeptReplica, LEASE, LEASE_MARGIN, LeaseClaim, LeaseId, LeaseOutcome, ReplicaOperations,
+    ReplicaRow, SessionClaim, SessionGift,
 };
 pub use self::restored::{BackupRows, ReplacementOperations, RestoreMark, RestoreOperations};
 pub use self::sealed::{ResealPosition, ResealedPart, SealOperations};

@@ -16,12 +16,13 @@ use std::time::Duration;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{self, Sender};
 
-use super::port::{DbError, DbOperation, ReplicaOperations, StoreEngine, StoreHealth};
+use super::port::{DbError, DbOperation, ReplicaLogs, ReplicaOperations, StoreEngine, StoreHealth};
 use super::seal::Seals;
 use crate::config::ClusterSettings;
 
 mod bounds;
 mod connect;
+mod ends;
 mod error;
 mod job;
 mod schema;
@@ -33,6 +34,7 @@ mod thread;
 
 use self::bounds::WrittenBounds;
 use self::connect::StoreServer;
+use self::ends::WrittenEnds;
 use self::error::failed;
 use self::job::{PostgresJob, QueuedWork};
 use self::session::{PostgresSession, WorkKind};
@@ -47,6 +49,7 @@ pub(super) struct Postgres {
     /// Name of this replica, which marks the approvals of its daemon.
     replica: Arc<str>,
     bounds: Arc<WrittenBounds>,
+    ends: Arc<WrittenEnds>,
     jobs: Sender<Box<dyn PostgresJob>>,
     health: Arc<StoreHealth>,
 }
@@ -58,11 +61,12 @@ impl Postgres {
     /// # Errors
     /// A sentence with the way out.
     pub(super) fn open(settings: &ClusterSettings, seals: Seals) -> Result<Self, DbError> {
-        let (health, bounds) = (Arc::<StoreHealth>::default(), Arc::<WrittenBounds>::default());
+        let (bounds, ends) = (Arc::<WrittenBounds>::default(), Arc::<WrittenEnds>::default());
+        let health = Arc::<StoreHealth>::default();
         let (jobs, inbox) = mpsc::channel(QUEUE);
-        let server = StoreServer::new(settings, Arc::clone(&bounds))?;
+        let server = StoreServer::new(settings, Arc::clone(&bounds), Arc::clone(&ends))?;
         thread::start(server, settings.store_wait, Arc::clone(&health), inbox)?;
-        Ok(Self { seals, replica: Arc::from(&*settings.name), bounds, jobs, health })
+        Ok(Self { seals, replica: Arc::from(&*settings.name), bounds, ends, jobs, health })
     }
 
     /// Creates an operation that only reads.
@@ -112,10 +116,26 @@ impl Postgres {
 /// # Errors
 /// When the store cannot be read, or is not of this program's version.
 pub(super) fn count_sealed_values(settings: &ClusterSettings) -> Result<Vec<(String, u64)>, DbError> {
-    let server = StoreServer::new(settings, Arc::default())?;
+    look(settings, tables::sealed_columns::count_by_key)
+}
+
+/// Reads the heads of the audit logs of all replicas. Changes nothing. Blocks.
+///
+/// # Errors
+/// When the store cannot be read, or is not of this program's version.
+pub(super) fn logs_of_replicas(settings: &ClusterSettings) -> Result<ReplicaLogs, DbError> {
+    look(settings, tables::audit_rows::logs_of_replicas)
+}
+
+/// Reads from the store of a cluster over a connection of its own.
+fn look<T>(
+    settings: &ClusterSettings,
+    work: impl AsyncFnOnce(&PostgresSession) -> Result<T, DbError>,
+) -> Result<T, DbError> {
+    let server = StoreServer::new(settings, Arc::default(), Arc::default())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(format!("start its runtime: {error}")))?;
-    runtime.block_on(server.look(async |session: &PostgresSession| tables::sealed_columns::count_by_key(session).await))
+    runtime.block_on(server.look(work))
 }
 
 impl StoreEngine for Postgres {

@@ -287,6 +287,34 @@ fn old_files_are_removed_by_size_and_verify_explains_the_gap_and_finds_any_other
 }
 
 #[test]
+fn copies_of_several_logs_are_verified_one_by_one() {
+    let gateways: Vec<Gateway> = (0..2)
+        .map(|_| {
+            let mut gateway = GatewaySetup::new().fake("fx", &Fake::stdio("both")).start();
+            gateway.wait_for_tools(&["fx__echo"]);
+            stop(&mut gateway);
+            gateway
+        })
+        .collect();
+    let [one, two] = [0, 1].map(|at: usize| folder(&gateways[at].world).display().to_string());
+    let verify = |args: &[&str]| gateways[0].run(&[&["audit", "verify"], args].concat());
+    let good = verify(&[&one, &format!("right={two}")]);
+    assert!(good.status.success() && said(&good).matches("main: ok").count() == 2, "{}", said(&good));
+    assert!(said(&good).contains(&format!("{two}: not compared with a store")), "{}", said(&good));
+    put(&gateways[1].world, &edited(&files(&gateways[1].world), 0, |lines| lines[0][30] ^= 1));
+    let bad = verify(&["--json", &one, &two]);
+    assert_eq!(bad.status.code(), Some(1), "{}", said(&bad));
+    let reports: Vec<Value> =
+        bad.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    let shown: Vec<Value> = reports.iter().map(|report| json!([report["dir"], report["ok"]])).collect();
+    assert_eq!(shown, [json!([one, true]), json!([two, false])]);
+    put(&gateways[1].world, &SegmentFiles::new());
+    let empty = verify(&[&one, &two]);
+    assert!(empty.status.code() == Some(1) && said(&empty).contains("no records"), "{}", said(&empty));
+    assert_eq!(verify(&["/nowhere"]).status.code(), Some(64));
+}
+
+#[test]
 fn tail_shows_the_last_records_follows_and_chooses_callers() {
     let tokens = "auth = { tokens = { ci = \"ci-token-0123456789\" } }";
     let gateway = GatewaySetup::new()

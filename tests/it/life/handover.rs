@@ -331,6 +331,32 @@ fn a_call_that_is_on_its_way_at_the_hand_over_finds_its_upstream_running() {
     drop(new);
 }
 
+#[test]
+fn an_answer_and_a_cancellation_for_the_old_daemon_reach_it() {
+    let setup = GatewaySetup::new();
+    let log = InputLog::new(&setup.world.path("work"), "fx");
+    let gateway = setup.fake("fx", &Fake::stdio("legacy").behaving("asks").logging(&log)).start();
+    gateway.wait_for_tools(&["fx__inquire"]);
+    let capabilities = json!({"elicitation": {}});
+    let mut client = Mcp::http_at(gateway.address, gateway.token(), ClientEra::LEGACY, "/mcp", capabilities);
+    let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+    let params = json!({"message": "Who?", "requestedSchema": schema});
+    let asked = json!({"rounds": [[{"method": "elicitation/create", "params": params}]]});
+    let mut call = client.open("tools/call", json!({"name": "fx__inquire", "arguments": asked}));
+    let question = call.next().unwrap();
+    let slow = client.open("tools/call", json!({"name": "fx__sleep", "arguments": {"ms": 20000}}));
+    eventually("both calls are made", || log.count("tools/call") == 2);
+    let mut old = gateway;
+    let new = begin_to_take_over(&old);
+    client.follow(new.address);
+    client.notify("notifications/cancelled", json!({"requestId": slow.id}));
+    eventually("the call is cancelled", || log.count("notifications/cancelled") == 1);
+    client.respond(&question["id"], json!({"action": "accept", "content": {"name": "Ada"}}));
+    let answer = call.response();
+    assert!(answer.to_string().contains("Ada"), "{answer}\n{}", old.story());
+    assert!(old.wait(END).is_some_and(|status| status.success()), "{}", old.story());
+}
+
 /// The outcomes of the calls of one client under load.
 #[derive(Debug, Default)]
 struct Tally {

@@ -29,6 +29,7 @@ mod issuers;
 mod logins;
 mod outsiders;
 mod program;
+mod replicas;
 mod strict;
 mod turn;
 

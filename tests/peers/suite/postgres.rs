@@ -17,8 +17,16 @@ use crate::http;
 use crate::mcp::ClientEra;
 use crate::process::{eventually, output_within, said};
 
+mod away;
+mod balancer;
+mod operator;
 mod replicas;
 mod server;
+mod shared;
+mod three;
+mod told;
+
+pub(crate) use self::three::ThreeReplicas;
 
 /// Tests of the shell that open stores by a folder, and so use the database. The others are about
 /// files.
@@ -183,9 +191,14 @@ fn a_database_that_would_lose_what_it_confirms_is_refused_and_a_missing_one_is_w
     let (code, told) = start("");
     assert!(code == Some(75) && told.contains("fsync = off"), "{code:?} {told}");
     server.sql("postgres", "ALTER SYSTEM RESET fsync");
+    let rules = server.rule("local all all scram-sha-256\n");
+    let (code, told) = start("");
+    assert!(code == Some(75) && told.contains("(password missing); correct [cluster] store"), "{code:?} {told}");
+    server.rule(&rules);
     server.crash();
     let (code, told) = start("store-wait = \"1s\"");
     assert!(code == Some(69) && told.contains("the store of the cluster cannot be used"), "{code:?} {told}");
+    assert!(told.contains("start its database or correct `store` in [cluster], then try again"), "{told}");
     server.demote();
     server.resume();
     let (code, told) = start("");

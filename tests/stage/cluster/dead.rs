@@ -3,6 +3,7 @@
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
+use crate::stage::http::{self, TestConnection};
 
 #[test]
 fn a_session_goes_on_after_its_owner_was_killed_and_its_call_is_not_made_again() {
@@ -126,6 +127,30 @@ fn a_replica_that_ends_in_order_hands_its_sessions_over_and_finishes_its_calls()
 }
 
 #[test]
+fn a_request_on_a_connection_of_a_replica_that_ends_is_answered() {
+    let mut cluster = TestCluster::start("http");
+    let client = cluster.client(0, ClientEra::Modern, json!({}));
+    let params = client.dress(json!({"name": "fx__echo", "arguments": {"text": "late"}}));
+    let headers = client.headers("tools/call", &params);
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+    let request = http::request("POST", "/mcp", &headers, body.as_bytes());
+    let mut used = TestConnection::open(cluster.replicas[0].address).unwrap();
+    let mut unused = TestConnection::open(cluster.replicas[0].address).unwrap();
+    used.send(&request).unwrap();
+    assert!(used.response().unwrap().text().contains("late"));
+    cluster.replicas[0].signal(Signal::TERM);
+    for connection in [&mut used, &mut unused] {
+        pass(Duration::from_secs(1));
+        connection.send(&request).unwrap();
+        let answer = connection.response().unwrap();
+        assert!(answer.head.status == 200 && answer.text().contains("late"), "{}", answer.text());
+        assert_eq!(answer.head.header("connection"), Some("close"));
+    }
+    assert_eq!(cluster.calls("late"), 3);
+    assert!(cluster.replicas[0].wait(Duration::from_secs(60)).is_some());
+}
+
+#[test]
 fn while_the_store_is_away_sessions_of_living_replicas_go_on() {
     let mut cluster = TestCluster::start("http");
     let mut client = cluster.client(0, ClientEra::LEGACY, json!({}));
@@ -137,7 +162,9 @@ fn while_the_store_is_away_sessions_of_living_replicas_go_on() {
     assert_eq!(client.call("fx__echo", json!({"text": "on"})).text(), "on");
     cluster.kill(1);
     cluster.move_to(&mut other, 2);
-    assert_eq!(other.request("ping", json!({})).head.status, 503, "nobody may take it over");
+    let refused = other.call("fx__echo", json!({"text": "nobody may take it over"}));
+    assert_eq!(refusal(refused.result()), (json!("store_unavailable"), json!("no")), "{}", refused.raw);
+    assert_eq!(other.end_session(), 503, "without a request there is nothing to answer");
     cluster.directory.set_away(false);
     pass(Duration::from_secs(5));
     assert_eq!(other.request("ping", json!({})).head.status, 200);

@@ -37,6 +37,26 @@ fn every_request_of_a_legacy_session_passes_on_every_replica() {
 }
 
 #[test]
+fn a_session_whose_terms_do_not_fit_into_its_id_passes_on_every_replica_and_ends_with_its_own() {
+    let mut cluster = TestCluster::start("http");
+    let long = json!({"elicitation": {"form": {"long": "x".repeat(2000)}}});
+    let mut client = cluster.client(0, ClientEra::LEGACY, long);
+    let id = client.session().unwrap();
+    assert!(id.len() < 64, "{id}");
+    for replica in [1, 2, 0] {
+        cluster.move_to(&mut client, replica);
+        let text = format!("at {replica}");
+        assert_eq!(client.call("fx__echo", json!({"text": text})).text(), text);
+    }
+    assert_eq!(cluster.logs[0].lines_with(&["\"text\":\"at "]).len(), 3, "all at the owner");
+    cluster.kill(0);
+    cluster.move_to(&mut client, 1);
+    // The first request may be lost on a connection that was open to the dead replica.
+    client.open("ping", json!({})).head();
+    assert_eq!(client.open("ping", json!({})).head().status, 404);
+}
+
+#[test]
 fn a_question_on_a_stream_is_answered_through_another_replica() {
     let cluster = TestCluster::asking();
     let mut client = cluster.client(0, ClientEra::LEGACY, json!({"elicitation": {}}));
@@ -77,6 +97,43 @@ fn a_modern_round_and_a_task_pass_on_every_replica() {
     let answer = client.request("tools/call", params);
     assert!(answer.text().contains("accept"), "{}", answer.raw);
     assert_eq!(cluster.calls("inquire"), 1, "the call is made once");
+}
+
+/// Returns the parameters with which a client allows the call of `fx__echo` that it was asked about.
+fn allowing(asked: &Value, arguments: &Value) -> Value {
+    let responses = json!({"gw.consent": {"action": "accept", "content": {"decision": "once"}}});
+    json!({"name": "fx__echo", "arguments": arguments, "inputResponses": responses, "requestState": asked["requestState"]})
+}
+
+#[test]
+fn a_form_is_answered_through_another_replica_and_asked_again_after_the_death_of_its_own() {
+    let mut cluster = TestCluster::sharing(Fake::http("legacy"), "default = \"ask\"");
+    let mut client = cluster.client(0, ClientEra::Modern, json!({"elicitation": {}}));
+    for (replica, text) in [(1, "first"), (2, "second")] {
+        let arguments = json!({"text": text});
+        cluster.move_to(&mut client, 0);
+        let asked = client.call("fx__echo", arguments.clone());
+        assert_eq!(asked.result()["resultType"], "input_required", "{}", asked.raw);
+        cluster.move_to(&mut client, replica);
+        // As long as a person takes to read.
+        pass(Duration::from_secs(1));
+        let answer = client.request("tools/call", allowing(asked.result(), &arguments));
+        assert_eq!(answer.text(), text, "{}", answer.raw);
+    }
+    assert_eq!((cluster.calls("first"), cluster.calls("second")), (1, 1));
+
+    cluster.move_to(&mut client, 0);
+    let arguments = json!({"text": "third"});
+    let asked = client.call("fx__echo", arguments.clone());
+    cluster.kill(0);
+    cluster.move_to(&mut client, 1);
+    pass(Duration::from_secs(1));
+    let again = client.request("tools/call", allowing(asked.result(), &arguments));
+    assert_eq!(again.result()["resultType"], "input_required", "another approval is open: {}", again.raw);
+    assert_eq!(cluster.calls("third"), 0);
+    pass(Duration::from_secs(1));
+    let answer = client.request("tools/call", allowing(again.result(), &arguments));
+    assert_eq!((answer.text(), cluster.calls("third")), ("third".to_owned(), 1), "{}", answer.raw);
 }
 
 #[test]

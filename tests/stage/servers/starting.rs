@@ -73,3 +73,22 @@ fn only_a_client_that_could_be_shown_the_tool_learns_that_its_server_starts() {
     gateway.wait_for_tools(&["fx__echo"]);
     assert_eq!(gateway.modern().call("fx__echo", json!({"text": "later"})).text(), "later");
 }
+
+#[test]
+fn a_call_before_the_first_list_learns_that_the_tools_are_being_listed() {
+    let setup = GatewaySetup::new();
+    let lists = setup.world.write("work/lists.json", &json!({"tools/list": {"after": 4000}}).to_string());
+    let fake = Fake::stdio("both").with("--lists", lists.to_str().unwrap());
+    let gateway = setup.fake("fx", &fake).start();
+    pass(Duration::from_secs(1));
+    for era in ClientEra::BOTH {
+        let answer = gateway.client(era).call("fx__echo", json!({"text": "early"}));
+        let refusal = refusal(&answer);
+        let facts = [&refusal["reason"], &refusal["executed"], &refusal["retry-after-ms"]];
+        assert_eq!(facts, [&json!("upstream_down"), &json!("no"), &json!(1000)], "{era:?}: {}", answer.raw);
+        assert!(answer.text().contains("`fx` has started and lists its tools"), "{}", answer.raw);
+    }
+    gateway.wait_for_tools(&["fx__echo"]);
+    assert_eq!(gateway.modern().call("fx__echo", json!({"text": "later"})).text(), "later");
+    assert_eq!(gateway.modern().call("fx__nothing", json!({})).code(), Some(-32602));
+}

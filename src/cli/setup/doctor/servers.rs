@@ -13,6 +13,7 @@ use crate::cli::reach::source::CommandConfig;
 use crate::cli::service::bound::start_failure;
 use crate::cli::service::serve::block_on;
 use crate::cli::status::time;
+use crate::cluster::membership::describe_other_keys;
 use crate::config::StartMode;
 use crate::daemon::admin::build_status;
 use crate::daemon::gateway::{RunningGateway, StopTimes};
@@ -67,6 +68,27 @@ pub(super) fn start_upstreams(loaded: CommandConfig, found: &mut DoctorFindings)
         found.problem("upstreams", failure.text, "do as it says, then `headend doctor` again");
     }
     told
+}
+
+/// Adds findings about replicas that do not fit to the one that answers.
+pub(super) fn check_replicas(status: &StatusView, found: &mut DoctorFindings) {
+    for replica in status.replicas.iter().filter(|replica| !replica.silent) {
+        let parts = replica.differs.iter().map(String::as_str);
+        let (names, parts): (Vec<&str>, Vec<&str>) = parts.partition(|part| *part == "name");
+        if !names.is_empty() {
+            let next = "write another `name` in [cluster] of one of them, and restart it";
+            found.problem("cluster", format!("two replicas are called {}", replica.name), next);
+        }
+        if !parts.is_empty() {
+            let what = format!("replica {} has not the same {} as this one", replica.name, parts.join(" and "));
+            let next = "give all replicas the same configuration and version, one after the other";
+            found.add(FindingLevel::Warning, "cluster", what, next);
+        }
+    }
+    if status.replicas_with_another_key > 0 {
+        let what = describe_other_keys(status.replicas_with_another_key);
+        found.problem("cluster", what, "\"A new key\" in config/cluster.md has the order of steps");
+    }
 }
 
 /// Adds a finding for each upstream that needs attention, and one for all others.

@@ -57,7 +57,7 @@ impl FileValue {
     }
 
     /// Returns a string, number or boolean as text; `None` for any other value.
-    pub(super) fn scalar(&self) -> Option<String> {
+    pub(in crate::cli::setup) fn scalar(&self) -> Option<String> {
         match self {
             Self::String(text) | Self::Number(text) => Some(text.clone()),
             Self::Bool(boolean) => Some(boolean.to_string()),
@@ -67,7 +67,7 @@ impl FileValue {
 
     /// Returns the strings, numbers and booleans of a list as texts, or a single string. Empty for
     /// any other value.
-    pub(super) fn texts(&self) -> Vec<String> {
+    pub(in crate::cli::setup) fn texts(&self) -> Vec<String> {
         let one = self.as_str().map(str::to_owned);
         one.into_iter().chain(self.items().iter().filter_map(Self::scalar)).collect()
     }

@@ -112,6 +112,14 @@ pub struct StateUse {
 }
 
 impl StatePayload {
+    /// Returns whether the state leads to the memory of the process that has sealed it.
+    pub const fn is_local(&self) -> bool {
+        match self {
+            Self::Parked(_) | Self::Consent(_) => true,
+            Self::Nothing | Self::Upstream(_) | Self::Pages(_) | Self::Login => false,
+        }
+    }
+
     /// Returns the tag and the bytes of which a sealed state is made.
     fn parts(&self) -> (u8, &[u8]) {
         match self {

@@ -46,8 +46,10 @@ use crate::policy::evidence::ApprovalEvidence;
 use crate::wire::digest::Digest;
 
 mod passed;
+mod shared;
 
 pub use self::passed::PassedApproval;
+pub use self::shared::SharedAnswer;
 
 /// Most approvals of all callers that may be open at once.
 const MAX_APPROVALS: usize = 1024;

@@ -306,6 +306,10 @@ impl RawObject {
         self.get(name).is_some_and(|value| *value.0 == *b"true")
     }
 
+    pub(crate) fn has_null_member(&self) -> bool {
+        self.members.iter().any(|member| member.value.is_null())
+    }
+
     pub fn remove(&mut self, name: &str) -> Option<RawJson> {
         let at = self.members.iter().position(|member| member.is(name))?;
         Some(self.members.remove(at).value)
@@ -374,10 +378,7 @@ impl RawObject {
     /// Keeps the members whose unescaped name the test accepts. A member whose name is not valid
     /// text is removed.
     pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
-        self.members.retain(|member| {
-            let key = unquoted(&member.key);
-            key.is_some_and(|key| std::str::from_utf8(&key).is_ok_and(&mut keep))
-        });
+        self.members.retain(|m| unquoted(&m.key).is_some_and(|key| std::str::from_utf8(&key).is_ok_and(&mut keep)));
     }
 
     /// Appends the members whose name the test accepts to an object in `out` that begins at `start`

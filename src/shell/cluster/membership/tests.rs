@@ -152,3 +152,26 @@ async fn a_row_that_was_not_made_in_the_cluster_is_no_replica() {
     assert!(a.peer(stranger.run().unwrap()).await.is_none());
     assert!(!a.knows_key(&Digest::of(b"a key")).await);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_jump_of_the_clock_of_the_store_makes_no_replica_dead() {
+    let directory = Arc::new(MemoryReplicas::default());
+    let [a, b] = [replica(&directory, "a", 1).await, replica(&directory, "b", 1).await];
+    let one = session(1, &a);
+    beat_for(&[&a, &b], 30).await;
+    directory.set_jump(DEAD_AFTER * 2);
+    // Before either has sent a heartbeat, and while one of them has.
+    let doubted = b.holder(&one, HolderDoubt::Denied).await.unwrap();
+    assert!(matches!(doubted, SessionHolder::Peer(peer) if Some(peer.run) == a.run()));
+    beat_for(&[&b], 1).await;
+    assert_eq!(held_by(&b, &one).await, a.run());
+    let run = a.run();
+    beat_for(&[&a, &b], 30).await;
+    assert_eq!((a.run(), held_by(&b, &one).await), (run, run));
+    // Back again: a dead one is noticed later.
+    directory.set_jump(Duration::ZERO);
+    beat_for(&[&a, &b], 30).await;
+    assert_eq!((a.run(), held_by(&b, &one).await), (run, run));
+    beat_for(&[&b], 60).await;
+    assert_eq!(held_by(&b, &session(2, &a)).await, b.run());
+}

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use crate::base::access::Access;
-use crate::base::clock;
 use crate::catalog::merge::CatalogEntry;
 use crate::engine::call::CallProgress;
 use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
@@ -86,10 +85,7 @@ impl CallContext {
     /// rounds.
     pub(super) fn sealed(&self, input: &InputContext, carried: StatePayload) -> Option<String> {
         let scope = StateScope { method: self.labels.method, action: &self.action, carrier: input.carrier };
-        let keys = &self.service.keys;
-        let run = keys.run.get().filter(|_| matches!(carried, StatePayload::Parked(_)));
-        let sealed = keys.states.next(&scope, input.round, carried, clock::since_1970(), clock::random())?;
-        Some(run.map_or_else(|| sealed.clone(), |run| run.mark(&sealed)))
+        self.service.keys.seal_state(&scope, input.round, carried)
     }
 
     /// Returns the answer that asks a modern client to open the pages without which its server did

@@ -10,7 +10,7 @@ use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
 use crate::engine::sealed::state::StateUse;
 use crate::policy::LimitLease;
 use crate::policy::consent::{ApprovalGrant, GrantLifetime};
-use crate::store::approvals::Approvals;
+use crate::store::approvals::{Approvals, GrantUseError};
 use crate::store::audit::RecordState;
 use crate::store::leases::Leases;
 use crate::store::states::UsedStates;
@@ -23,17 +23,19 @@ pub(crate) struct DiskGate {
 }
 
 impl DiskGate {
-    /// Collects a call's writes; `None` if it has none to wait for.
+    /// Collects a call's writes; `None` if it has none to wait for. A grave call, or one with a
+    /// stored grant, is refused if the store of the cluster cannot confirm it.
     pub(crate) fn new(
         approvals: &Arc<Approvals>,
         recorded: RecordState,
         grant: Option<&Arc<ApprovalGrant>>,
         lease: Option<(Leases, LimitLease)>,
         state: Option<(UsedStates, StateUse)>,
+        is_grave: bool,
     ) -> Option<Self> {
         let once = grant.filter(|grant| grant.is_once()).map(|grant| (Arc::clone(approvals), Arc::clone(grant)));
         let is_stored = grant.is_some_and(|grant| grant.lifetime() != GrantLifetime::Session);
-        let is_unconfirmed = is_stored && !approvals.is_confirmed();
+        let is_unconfirmed = (is_stored && !approvals.is_confirmed()) || (is_grave && approvals.is_store_away());
         let is_recorded = matches!(recorded, RecordState::Accepted);
         if once.is_none() && lease.is_none() && state.is_none() && is_recorded && !is_unconfirmed {
             return None;
@@ -44,7 +46,7 @@ impl DiskGate {
             let failure = |reason, text: &str| CallFailure::new(reason, ExecutionDoubt::No, text);
             if is_unconfirmed {
                 lease.iter().for_each(|(_, lease)| lease.give_back());
-                let text = "The approval of this call cannot be confirmed at the moment, so it was not made.";
+                let text = "The permission of this call cannot be confirmed at the moment, so it was not made.";
                 return Err(failure(FailureReason::StoreUnavailable, text).retry_after(STORE_WAIT));
             }
             if let Some((leases, lease)) = &lease {
@@ -63,9 +65,12 @@ impl DiskGate {
             if let Some((approvals, grant)) = once {
                 // After the record: a call that is refused for a full disk must not use its
                 // approval up.
-                let consumed = approvals.consume(&grant).await;
-                let unused = "The approval of this call was used already, or its use could not be kept.";
-                consumed.map_err(|_| refuse(approvals.store_failure(), unused))?;
+                let used_by_another = "The approval of this call was used for an equal call. Make the call again.";
+                let unkept = "The use of this call's approval could not be kept, so the call was not made.";
+                approvals.consume(&grant).await.map_err(|why| match why {
+                    GrantUseError::Already => refuse(FailureReason::AwaitingApproval, used_by_another),
+                    GrantUseError::NotKept(_) => refuse(approvals.store_failure(), unkept).retry_after(STORE_WAIT),
+                })?;
             }
             if let Some((used, state)) = state {
                 used.keep(state).await?;
@@ -79,7 +84,8 @@ impl DiskGate {
     ///
     /// # Errors
     /// [`FailureReason::Unrecorded`], [`FailureReason::StoreUnavailable`],
-    /// [`FailureReason::Limited`] if other processes have used a limit up, or
+    /// [`FailureReason::Limited`] if other processes have used a limit up,
+    /// [`FailureReason::AwaitingApproval`] if one has used the once-grant, or
     /// [`FailureReason::Denied`] if one has used the state.
     pub(crate) async fn pass(&mut self) -> Result<(), CallFailure> {
         (&mut self.work).await

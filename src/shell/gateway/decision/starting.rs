@@ -1,5 +1,5 @@
-//! Refusal of tool calls while their server starts for the first time and none of its tools is
-//! known yet.
+//! Refusal of tool calls while their server starts for the first time or lists its tools for the
+//! first time, so that none of them is known yet.
 
 use std::sync::Arc;
 

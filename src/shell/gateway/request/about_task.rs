@@ -7,6 +7,7 @@ use std::time::Instant;
 use crate::base::clock;
 use crate::engine::askers::CallOrigin;
 use crate::engine::call::OutgoingCall;
+use crate::engine::failure::CallFailure;
 use crate::engine::sealed::run_id::split_mark;
 use crate::engine::sealed::task_id::TaskName;
 use crate::gateway::answer::{RequestAnswer, refusal_answer};
@@ -60,7 +61,7 @@ impl Service {
         }
         let (run, sealed) = split_mark(&ours);
         if run.is_some_and(|run| self.keys.run.get().is_some() && !self.keys.run.is_own(run)) {
-            return RequestOutcome::Answer(self.replica_lost(method, client.revision));
+            return RequestOutcome::Answer(self.refusal(&CallFailure::replica_lost(), method, client.revision));
         }
         let Some(name) = self.keys.task_ids.open(&client.caller, sealed, clock::uptime()) else {
             return RequestOutcome::Answer(unknown());

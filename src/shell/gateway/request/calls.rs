@@ -66,8 +66,9 @@ impl Service {
             Ok(prepared) => prepared,
             Err(handled) => return handled,
         };
-        if let (Some(approval), CallContinuation::Anew) = (waits.approval, &prepared.going_on) {
-            prepared.going_on = CallContinuation::Consent { approval, answer: None };
+        if matches!(prepared.going_on, CallContinuation::Anew) {
+            let waited = waits.approval.map(|approval| CallContinuation::Consent { approval, answer: None });
+            prepared.going_on = waits.listed.or(waited).unwrap_or(CallContinuation::Anew);
         }
         // Before the decision, so that a call refused for want of a place takes nothing from its
         // limits.
@@ -75,7 +76,7 @@ impl Service {
         let decided = self.decide(&prepared.found, &prepared.action, &prepared.going_on, prepared.labels.call);
         let RecordedRefusal { refusal, recorded } = match decided {
             Ok(permitted) => {
-                return match self.await_login(params, &prepared, waits) {
+                return match self.await_login(params, &prepared, waits.approval, waits.login) {
                     None => self.permitted(prepared, permitted, place),
                     Some(handled) => {
                         // The call is decided again after the login, and must use up nothing

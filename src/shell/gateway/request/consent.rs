@@ -51,11 +51,12 @@ use crate::engine::question::approval::{
 use crate::engine::sealed::state::{StatePayload, StateScope};
 use crate::gateway::answer::refusal_answer;
 use crate::gateway::client::quota::QuotaSlot;
+use crate::gateway::decision::CallContinuation;
 use crate::gateway::decision::found::STORE_WAIT;
 use crate::gateway::decision::prepared::{InputContext, PreparedCall};
 use crate::gateway::held::HoldSlot;
 use crate::gateway::service::Service;
-use crate::gateway::waiting::approval::PendingApproval;
+use crate::gateway::waiting::approval::{PendingApproval, PendingListing};
 use crate::gateway::waiting::channel::{ClientChannel, OriginalRequest, OwnQuestion, WaitSlots};
 use crate::gateway::waiting::client_call::{ClientCall, RequestOutcome};
 use crate::gateway::waiting::{AwaitedAct, WaitingCall};
@@ -135,6 +136,9 @@ impl Service {
             Ok(seat) => seat,
             Err(why) => return self.unasked(&request, &why),
         };
+        if !seat.is_listed() {
+            return self.wait_until_listed(request, seat, share, going_on);
+        }
         let approval = seat.approval();
         let message = self.approvals.approval(&approval).map(|approval| approval.message()).unwrap_or_default();
         let url = self.page_of(&approval).filter(|_| offered.url);
@@ -207,6 +211,21 @@ impl Service {
         let Some(asking) = self.admission.ask() else { return RequestOutcome::Overloaded };
         let approval = AwaitedAct::Approval(PendingApproval::new(self, call.seat));
         self.wait(call.request, approval, channel, WaitSlots::Asked { _share: call.share, _asking: asking })
+    }
+
+    /// Makes a call wait until its approval is in the store of the cluster, and has the id of which
+    /// people are told. It is decided again then.
+    fn wait_until_listed(
+        self: &Arc<Self>,
+        request: OriginalRequest,
+        seat: ApprovalWait,
+        share: QuotaSlot,
+        going_on: CallContinuation,
+    ) -> RequestOutcome {
+        let Some(asking) = self.admission.ask() else { return RequestOutcome::Overloaded };
+        let slots = WaitSlots::Asked { _share: share, _asking: asking };
+        let listing = AwaitedAct::Listing(PendingListing::new(seat, going_on));
+        self.wait(request, listing, ClientChannel::Elsewhere(None), slots)
     }
 
     /// Makes a held call wait for its approval.
@@ -291,7 +310,7 @@ impl Service {
     ) -> Option<RawJson> {
         let input = input?;
         let scope = StateScope { method: request.labels.method, action, carrier: input.carrier };
-        let sealed = self.keys.states.next(&scope, input.round, carried, clock::since_1970(), clock::random())?;
+        let sealed = self.keys.seal_state(&scope, input.round, carried)?;
         Some(input_required(std::iter::once(question), &sealed))
     }
 
@@ -348,10 +367,7 @@ impl Service {
                             tell the user that headend waits for approvals.";
                 CallFailure::new(FailureReason::AwaitingApproval, ExecutionDoubt::No, text).retry_after(*retry)
             }
-            ApprovalRefusal::NotKept => {
-                let text = "This call needs an approval, and none can be kept at the moment, so it was not made.";
-                CallFailure::new(self.approvals.store_failure(), ExecutionDoubt::No, text).retry_after(STORE_WAIT)
-            }
+            ApprovalRefusal::NotKept => self.unkept_approval(),
         };
         let outcome = match why {
             ApprovalRefusal::Declined | ApprovalRefusal::Embargo { .. } => OutcomeLabel::Denied,
@@ -361,6 +377,12 @@ impl Service {
             ApprovalRefusal::NotKept => OutcomeLabel::Unrecorded,
         };
         self.refuse(request, &failure, outcome)
+    }
+
+    /// Returns the refusal of a call whose approval cannot be kept.
+    pub(crate) fn unkept_approval(&self) -> CallFailure {
+        let text = "This call needs an approval, and none can be kept at the moment, so it was not made.";
+        CallFailure::new(self.approvals.store_failure(), ExecutionDoubt::No, text).retry_after(STORE_WAIT)
     }
 
     /// Counts the refusal and answers the request with it.

@@ -25,11 +25,12 @@ use crate::gateway::decision::CallContinuation;
 use crate::gateway::decision::prepared::PreparedCall;
 use crate::gateway::service::Service;
 use crate::gateway::waiting::AwaitedAct;
-use crate::gateway::waiting::channel::{ClientChannel, OriginalRequest, OwnQuestion, PriorWaits, WaitSlots};
+use crate::gateway::waiting::channel::{ClientChannel, OriginalRequest, OwnQuestion, WaitSlots};
 use crate::gateway::waiting::client_call::RequestOutcome;
 use crate::gateway::waiting::login::PendingLogin;
 use crate::mcp::asking::input::is_accepted;
 use crate::mcp::version::Era;
+use crate::policy::consent::ApprovalId;
 use crate::policy::{ActionKind, Caller, Permit, PolicyAction};
 use crate::upstream::session::handle::UpstreamHandle;
 use crate::wire::json::raw::RawObject;
@@ -37,18 +38,19 @@ use crate::wire::json::raw::RawObject;
 impl Service {
     /// Makes a permitted call wait for the login that its upstream needs. Returns `None` if the
     /// call is to be made at once: no login is needed, or the call cannot wait and gets its
-    /// upstream's refusal. Notes a person's refusal to log in.
+    /// upstream's refusal. Notes a person's refusal to log in. `approval` is the one that the call has
+    /// waited for, and `has_waited` says that it has waited for a login.
     pub(super) fn await_login(
         self: &Arc<Self>,
         params: &RawObject,
         prepared: &PreparedCall<'_>,
-        waited: PriorWaits,
+        approval: Option<ApprovalId>,
+        has_waited: bool,
     ) -> Option<RequestOutcome> {
         let PreparedCall { client, found, action, going_on, outgoing, labels, .. } = prepared;
         let (handle, input) = (found.handle, prepared.input.as_deref());
-        let may_wait = !waited.login
-            && action.kind != ActionKind::Completion
-            && !matches!(going_on, CallContinuation::Permitted(_));
+        let may_wait =
+            !has_waited && action.kind != ActionKind::Completion && !matches!(going_on, CallContinuation::Permitted(_));
         if !may_wait || !handle.health.standing().awaits_login() || handle.main.open_link().is_some() {
             return None;
         }
@@ -90,7 +92,7 @@ impl Service {
             }
         };
         let awaited = AwaitedAct::Login(PendingLogin {
-            approval: waited.approval,
+            approval,
             upstream: handle.name.clone(),
             item: Arc::clone(&found.entry.canonical),
             _page_turn: page_turn,

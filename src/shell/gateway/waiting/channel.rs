@@ -9,6 +9,7 @@ use crate::gateway::answer::{CallLabels, RequestAnswer};
 use crate::gateway::client::ClientContext;
 use crate::gateway::client::quota::QuotaSlot;
 use crate::gateway::client_requests::ClientRequests;
+use crate::gateway::decision::CallContinuation;
 use crate::gateway::held::HoldSlot;
 use crate::mcp::asking::input::InputRequest;
 use crate::mcp::meta::Meta;
@@ -19,8 +20,10 @@ use crate::telemetry::metrics::{OutcomeLabel, UpstreamMetrics};
 use crate::wire::json::raw::{RawJson, RawObject};
 
 /// The earlier waits of a call that is decided again.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Default)]
 pub struct PriorWaits {
+    /// The way in which the call goes on, after a wait until its approval was listed.
+    pub listed: Option<CallContinuation>,
     /// The approval that the call has waited for.
     pub approval: Option<ApprovalId>,
     /// True if the call has waited for a login; it does not wait for one again.

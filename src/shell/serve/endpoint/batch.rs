@@ -57,7 +57,9 @@ impl AuthenticatedRequest<'_> {
         if let Some(refused) = self.front.service.refuse_batch(&client, requests).await {
             return reply::answer(&RawJson::trusted("null"), refused);
         }
-        told.into_iter().for_each(|step| session.told(step));
+        for step in told {
+            session.told(step);
+        }
         let mut running: FuturesUnordered<_> = served
             .into_iter()
             .map(|(request, params, entered)| self.one_of_batch(&client, request, params, entered))

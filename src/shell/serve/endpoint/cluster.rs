@@ -17,7 +17,7 @@ use crate::cluster::membership::Cluster;
 use crate::cluster::passed::mark_served;
 use crate::engine::client::asked::is_modern;
 use crate::engine::route::RequestParams;
-use crate::engine::sealed::run_id::RunId;
+use crate::engine::sealed::run_id::{RunId, split_mark};
 use crate::mcp::method::Method;
 use crate::mcp::version::{Era, Revision};
 use crate::serve::front::{HttpConnection, ListenerState};
@@ -40,7 +40,7 @@ pub(crate) fn handle_passed<'r>(
         if program_of_path(request.uri().path()).is_some() {
             return serve_program(front, request, seat).await;
         }
-        answer_passed(front, request, seat).await
+        Box::pin(answer_passed(front, request, seat)).await
     })
 }
 
@@ -82,7 +82,11 @@ impl AuthenticatedRequest<'_> {
         if front.sessions.is_held(id) || is_modern(&RequestHeaders(self.headers)) {
             return None;
         }
-        let (session, revision) = front.sessions.read_id(id, &self.client(Revision::preferred(Era::Legacy)))?;
+        let preferred = Revision::preferred(Era::Legacy);
+        let Some((session, revision)) = front.sessions.read_id(id, &self.client(preferred)) else {
+            // A session that could not be stored ends with its replica.
+            return Box::pin(self.passable(cluster, body, preferred).to_run(split_mark(id).0?)).await;
+        };
         let response = Box::pin(self.passable(cluster, body, revision).to_holder(&session)).await;
         if response.is_none() {
             front.sessions.hold(id);

@@ -26,7 +26,8 @@ impl Approvals {
         let Some(approval) = desk.extend(id, waiting.span.life(consent)) else { return };
         if let Some(db) = &inner.db {
             let view = ApprovalView::new(approval, inner.grants.load().places());
-            db.enter_approval(inner.owner(), view).then(unlisted::log_unlisted);
+            let entered = db.enter_approval(inner.owner(), view, approval.shared_digest());
+            entered.then(|outcome| unlisted::log_unlisted(outcome.map(drop)));
         }
         inner.tell();
     }

@@ -22,7 +22,7 @@ use crate::policy::consent::{AnswerError, ApprovalEnd, ApprovalGrant, ApprovalId
 use crate::policy::{ApprovalEvidence, Digest};
 use crate::store::audit::{RecordSlot, UnrecordedError};
 use crate::store::db::{Db, DbError};
-use crate::store::port::{ApprovalChanges, ForeignAnswer, UnwrittenGrantUses, wait_for_change};
+use crate::store::port::{ApprovalChanges, ForeignAnswer, OwnedApproval, UnwrittenGrantUses, wait_for_change};
 
 /// Time between two looks for other processes' changes while an approval is open.
 const SOON: Duration = Duration::from_millis(250);
@@ -35,17 +35,20 @@ static UNREAD: LogTally = LogTally::of(1);
 
 impl Approvals {
     /// Records a grant in `slot`. Once the record is on disk, writes the grant, puts it in force
-    /// and closes its approval. A crash in between leaves a record without a grant.
+    /// and closes its approval. A crash in between leaves a record without a grant. `undoes_denial`
+    /// says that the approval was denied before.
     pub(super) async fn keep(
         &self,
         id: ApprovalId,
         grant: Arc<ApprovalGrant>,
         slot: RecordSlot,
+        undoes_denial: bool,
     ) -> Result<ApprovalEnd, AnswerError> {
         let entry = journal::end_entry(&id, grant.asked(), ApprovalEnd::Granted, Some(ApprovalCloser::of(&grant)));
         let (done, closed) = oneshot::channel();
         let (inner, granted) = (Arc::clone(&self.inner), Arc::clone(&grant));
-        slot.record_before(entry, move |recorded| inner.keep(id, granted, recorded, done));
+        let answers = (!undoes_denial).then(|| inner.owned(&id));
+        slot.record_before(entry, move |recorded| inner.keep(id, granted, answers, recorded, done));
         // The log or the database ended before it answered.
         let ended = |_| self.inner.kept(&id, &grant, Err(UnrecordedError.to_string()));
         let closed = closed.await.unwrap_or_else(ended);
@@ -163,8 +166,9 @@ impl Approvals {
         let inner = Arc::clone(&self.inner);
         let changed = db.approvals_changed(inner.owner(), inner.version.load(Ordering::Relaxed));
         let followed = changed.run_with(move |found| -> Result<Vec<ForeignAnswer>, DbError> {
-            let Some(ApprovalChanges { version, live, answers }) = found? else { return Ok(Vec::new()) };
+            let Some(ApprovalChanges { version, live, answers, ended }) = found? else { return Ok(Vec::new()) };
             inner.follow(live);
+            inner.close_answered(ended);
             inner.version.store(version, Ordering::Relaxed);
             Ok(answers)
         });
@@ -198,11 +202,20 @@ impl Approvals {
     /// Applies an answer that another process left in the store, and writes the outcome there. The
     /// answer counts as the operator's, since only the operator can write the file.
     pub(super) async fn take(&self, answered: ForeignAnswer) {
+        let approval = ApprovalId::parse(&answered.approval);
+        if approval.is_some_and(|id| self.inner.lock().passed.contains(&id)) {
+            return;
+        }
+        if let Some(db) = &self.inner.db
+            && !matches!(db.take_answer(answered.approval.clone()).run().await, Ok(true))
+        {
+            // Another owner of the approval judges it, or nobody can be told the outcome.
+            return;
+        }
         let outcome = match parse_left_answer(&answered) {
             _ if self.operator() == OperatorAccess::None => {
                 "this gateway takes answers on its console's page alone".to_owned()
             }
-            Some((id, ..)) if self.inner.lock().passed.contains(&id) => return,
             Some((id, shown, wish)) => {
                 let answer = wish.answer(self.wall());
                 let closed = match shown {
@@ -274,12 +287,13 @@ impl ApprovalsState {
         drop(open);
     }
 
-    /// Writes a grant whose record is in the log; a session grant stays in memory only. Sends the
-    /// outcome to `done`.
+    /// Writes a grant whose record is in the log, and ends the approval that it answers; a session
+    /// grant stays in memory only. Sends the outcome to `done`.
     fn keep(
         self: Arc<Self>,
         id: ApprovalId,
         grant: Arc<ApprovalGrant>,
+        answers: Option<OwnedApproval>,
         recorded: Result<(), UnrecordedError>,
         done: oneshot::Sender<Result<ApprovalEnd, AnswerError>>,
     ) {
@@ -289,10 +303,10 @@ impl ApprovalsState {
         let kept = move |outcome| drop(done.send(self.kept(&id, &grant, outcome)));
         match (recorded, db) {
             (Err(error), _) => kept(Err(error.to_string())),
-            (Ok(()), None) => kept(Ok(())),
+            (Ok(()), None) => kept(Ok(true)),
             (Ok(()), Some(db)) => {
-                let written = move |outcome: Result<(), DbError>| kept(outcome.map_err(|error| error.to_string()));
-                db.keep_grant(row, id.to_string()).then(written);
+                let written = move |outcome: Result<bool, DbError>| kept(outcome.map_err(|error| error.to_string()));
+                db.keep_grant(row, answers).then(written);
             }
         }
     }
@@ -304,18 +318,23 @@ impl ApprovalsState {
         &self,
         id: &ApprovalId,
         grant: &Arc<ApprovalGrant>,
-        outcome: Result<(), String>,
+        outcome: Result<bool, String>,
     ) -> Result<ApprovalEnd, AnswerError> {
         let mut open = self.lock();
         let alive = open.writing.remove(grant.id()).is_some();
         match outcome {
-            Ok(()) if alive => {
+            // Answered on another replica before: the next look at the store closes the approval.
+            Ok(false) => {
+                open.reserved.remove(id);
+                Err(AnswerError::Unknown)
+            }
+            Ok(true) if alive => {
                 self.add(Arc::clone(grant));
                 self.close(&mut open, id, ApprovalEnd::Granted, Some(ApprovalCloser::of(grant).recorded()));
                 self.release(&mut open, grant);
                 Ok(ApprovalEnd::Granted)
             }
-            Ok(()) => {
+            Ok(true) => {
                 self.close(&mut open, id, ApprovalEnd::Superseded, None);
                 drop(open);
                 self.undo(grant);

@@ -26,6 +26,11 @@ impl Approvals {
         self.store_health().is_none_or(|health| health.is_confirmed())
     }
 
+    /// Returns whether the store of a cluster does not answer.
+    pub fn is_store_away(&self) -> bool {
+        self.store_health().is_some_and(|health| health.is_away())
+    }
+
     /// Ends and records the open approvals of earlier daemons, whose calls ended with them. The
     /// caller is the daemon, and the only one with the lock of the state directory.
     pub fn end_approvals_of_earlier_daemons(&self) {

@@ -52,9 +52,10 @@ impl Approvals {
         let (id, asked) = (approval.id, approval.asked.clone());
         if let Some(db) = &inner.db {
             let view = ApprovalView::new(approval, inner.grants.load().places());
+            let action = approval.shared_digest();
             let inner = Arc::clone(inner);
-            db.enter_approval(inner.owner(), view).then(move |outcome| {
-                log_unlisted(outcome);
+            db.enter_approval(inner.owner(), view, action).then(move |outcome| {
+                log_unlisted(outcome.map(drop));
                 // An answer may have been left before the approval was this process's.
                 inner.version.store(-1, Ordering::Relaxed);
             });

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::shared::ListedId;
 use super::{ApprovalLife, Approvals, OpenState};
 use crate::base::clock;
 use crate::policy::AuditEntry;
@@ -17,6 +18,8 @@ pub struct ApprovalWait {
     approval: ApprovalId,
     /// Whether the client comes back with the answer.
     is_carried: bool,
+    /// The approval's id in the store of a cluster, until it is known.
+    listed: Option<ListedId>,
 }
 
 impl Approvals {
@@ -27,13 +30,19 @@ impl Approvals {
     /// [`ApprovalRefusal`], if the call is refused without an approval.
     #[cfg(any(test, feature = "testing"))]
     pub fn ask(&self, asked: ApprovalSubject, shown: CallDetails) -> Result<ApprovalId, ApprovalRefusal> {
-        let seat = self.ask_for(
+        let mut seat = self.ask_for(
             asked,
             shown,
             ApprovalLife::Person(std::time::Duration::from_secs(900)),
             None,
             AuditEntry::new(crate::policy::AuditEvent::Prompt),
         )?;
+        if let (false, Some(db)) = (seat.is_listed(), self.db()) {
+            // Blocks: the id is known once the store has answered. A failure closes the approval.
+            drop(db.all_so_far().run_now());
+            let listed = seat.listed.take().and_then(|mut listed| listed.try_recv().ok()).flatten();
+            seat.approval = listed.unwrap_or(seat.approval);
+        }
         Ok(seat.approval())
     }
 
@@ -51,14 +60,30 @@ impl Approvals {
         own: Option<&ApprovalId>,
         entry: AuditEntry,
     ) -> Result<ApprovalWait, ApprovalRefusal> {
-        let approval = self.open_approval(asked, shown, span, own, entry)?;
-        Ok(ApprovalWait { approvals: self.clone(), approval, is_carried: false })
+        let (approval, listed) = self.open_approval(asked, shown, span, own, entry)?;
+        Ok(ApprovalWait { approvals: self.clone(), approval, is_carried: false, listed })
     }
 }
 
 impl ApprovalWait {
     pub const fn approval(&self) -> ApprovalId {
         self.approval
+    }
+
+    /// Returns whether the approval has its final id. Nobody may be told of another one.
+    pub const fn is_listed(&self) -> bool {
+        self.listed.is_none()
+    }
+
+    /// Waits until the approval is in the store of the cluster, and returns its final id; `None` if
+    /// it cannot be kept, and is closed. Cancel-safe.
+    pub async fn wait_until_listed(&mut self) -> Option<ApprovalId> {
+        if let Some(listed) = &mut self.listed {
+            let id = listed.await.ok().flatten();
+            self.listed = None;
+            self.approval = id?;
+        }
+        Some(self.approval)
     }
 
     /// Notes the time at which the call stops waiting.
@@ -84,6 +109,10 @@ impl Drop for ApprovalWait {
     fn drop(&mut self) {
         let now = clock::since_1970();
         let mut open = self.approvals.inner.lock();
+        if let Some(mut listed) = self.listed.take() {
+            listed.close();
+            self.approval = listed.try_recv().ok().flatten().unwrap_or(self.approval);
+        }
         if self.is_carried {
             open.desk.carry(&self.approval, now);
         } else {

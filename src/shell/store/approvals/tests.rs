@@ -1,6 +1,7 @@
 use super::*;
 use crate::base::clock::played::TestMachine;
 use crate::mcp::client_name::ClientName;
+use crate::policy::consent::ApprovalView;
 use crate::policy::{ActionKind, AuditEntry, AuditEvent, Caller, Digest, StatedHints};
 use crate::store::disk::lock::StateLock;
 use crate::telemetry::metrics::Metrics;
@@ -13,6 +14,7 @@ mod killed;
 mod no_record;
 mod numbers;
 mod passing;
+mod shared;
 mod steps;
 
 pub(super) fn asked(caller: &str, item: &str, arguments: &str) -> ApprovalSubject {

@@ -7,6 +7,7 @@ use tempfile::TempDir;
 
 use super::verify::{KnownRecord, verify};
 use super::*;
+use crate::base::clock;
 use crate::policy::records::chain::RetentionBounds;
 use crate::policy::{AuditEvent, Caller};
 use crate::telemetry::metrics::Metrics;
@@ -273,6 +274,25 @@ async fn what_cannot_be_recorded_is_refused_until_it_can() {
     audit.flush().await;
     assert_eq!(place.verdict(), "main 4");
     assert!(place.text().contains("4 records before this one could not be written"), "{}", place.text());
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_answer_holds_up_no_record() {
+    let place = Place::new();
+    let db = place.db();
+    let audit = AuditLog::open(place.options(), db.clone(), Metrics::new().unwrap().audit()).unwrap();
+    audit.record(entry(0), true).written().await.unwrap();
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    db.latest_time().then(move |_| held.recv().unwrap_or_default());
+    let begun = clock::now();
+    // The head is due to be stored meanwhile.
+    while clock::since(begun) < Duration::from_millis(1500) {
+        let written = audit.record(entry(1), true).written();
+        tokio::time::timeout(Duration::from_secs(60), written).await.expect("the writer waits").unwrap();
+    }
+    drop(release);
+    audit.flush().await;
+    assert!(place.verdict().starts_with("main "), "{}", place.verdict());
 }
 
 #[tokio::test]

@@ -18,6 +18,12 @@ pub struct KnownRecord {
     head: ChainHead,
 }
 
+impl KnownRecord {
+    pub fn chain(&self) -> &str {
+        &self.chain
+    }
+}
+
 impl FromStr for KnownRecord {
     type Err = String;
 

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
@@ -16,7 +17,7 @@ use super::ticket::{RecordTicket, UnrecordedError, WriterJob, WriterResources};
 use crate::base::clock;
 use crate::policy::AuditEntry;
 use crate::policy::records::chain::{ChainHead, ChainWriter};
-use crate::store::port::AuditHead;
+use crate::store::port::{AuditHead, DbError};
 
 mod retire;
 mod switch;
@@ -55,6 +56,13 @@ struct ChainMark {
     told: u64,
 }
 
+/// A head that was given to the store.
+struct HeadWrite {
+    head: ChainHead,
+    /// Whether the store has kept it, once that is known.
+    outcome: Receiver<Result<(), DbError>>,
+}
+
 /// The state of the writer's thread.
 pub(super) struct LogWriter {
     setting: WriterResources,
@@ -66,6 +74,8 @@ pub(super) struct LogWriter {
     synced: ChainMark,
     /// The head that the store has.
     kept: Option<ChainHead>,
+    /// The head that the store is to keep.
+    storing: Option<HeadWrite>,
     /// Number of the record that the journal was told last.
     anchored: u64,
     /// True if the file may have bytes behind `written`, from an attempt that failed.
@@ -134,6 +144,7 @@ impl LogWriter {
             written: mark,
             synced: mark,
             kept,
+            storing: None,
             anchored: chain.head().seq,
             must_cut: false,
             lost: 0,
@@ -397,9 +408,21 @@ impl LogWriter {
         }
     }
 
-    /// Syncs records without waiters, and stores the head. While the log takes no records, tries
-    /// that again first.
+    /// Syncs records without waiters, and begins to store the head. Does not wait for the store: one
+    /// that is slow must not hold up records. While the log takes no records, tries that again
+    /// first.
     fn settle(&mut self) {
+        self.sync_rest();
+        self.store_head(false);
+    }
+
+    /// Does what [`Self::settle`] does, and waits for the store.
+    fn settle_now(&mut self) {
+        self.sync_rest();
+        self.store_head(true);
+    }
+
+    fn sync_rest(&mut self) {
         self.due = None;
         if !self.setting.shared.healthy.load(Ordering::Acquire) {
             self.retry();
@@ -407,13 +430,37 @@ impl LogWriter {
         if let Err(error) = self.sync() {
             note_failure(&self.setting, &error);
         }
+    }
+
+    /// Begins to store the head, once an earlier one is stored.
+    fn store_head(&mut self, must_wait: bool) {
+        self.look_at_store(must_wait);
         let head = self.synced.chain.head();
-        if self.kept == Some(head) || head.seq == 0 {
+        if self.storing.is_some() || self.kept == Some(head) || head.seq == 0 {
             return;
         }
         let kept = AuditHead { chain: self.segment.chain.clone(), head, segment: self.segment.name() };
-        match self.setting.db.keep_audit_head(kept).run_now() {
-            Ok(()) => (self.kept, self.refused) = (Some(head), false),
+        let (done, outcome) = sync_channel(1);
+        self.setting.db.keep_audit_head(kept).then(move |kept| drop(done.send(kept)));
+        self.storing = Some(HeadWrite { head, outcome });
+        self.look_at_store(must_wait);
+    }
+
+    /// Notes whether the store has kept the head that it was given. While it is not known, looks
+    /// again later.
+    fn look_at_store(&mut self, must_wait: bool) {
+        let Some(HeadWrite { head, outcome }) = &self.storing else { return };
+        let outcome = if must_wait { outcome.recv().map_err(TryRecvError::from) } else { outcome.try_recv() };
+        let kept = match outcome {
+            Ok(kept) => kept,
+            Err(TryRecvError::Disconnected) => Err(DbError::Closed),
+            Err(TryRecvError::Empty) => {
+                self.due = Some(clock::now() + LAG);
+                return;
+            }
+        };
+        match kept {
+            Ok(()) => (self.kept, self.refused) = (Some(*head), false),
             Err(error) => {
                 if !std::mem::replace(&mut self.refused, true) {
                     tracing::error!(error = %error, "the head of the audit log cannot be kept; a log that is cut would not be noticed");
@@ -421,11 +468,12 @@ impl LogWriter {
                 self.due = Some(clock::now() + LAG);
             }
         }
+        self.storing = None;
     }
 
     /// Syncs everything, stores the head, and writes it to the journal.
     fn flush(&mut self) {
-        self.settle();
+        self.settle_now();
         self.anchor(self.synced.chain.head());
     }
 

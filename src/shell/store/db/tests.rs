@@ -20,6 +20,7 @@ mod client_tokens;
 mod limits;
 mod logins;
 mod pins;
+mod replaced;
 mod replicas;
 mod sealed;
 mod sessions;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::error::DbError;
 use super::operation::DbOperation;
-use crate::policy::consent::{ApprovalView, GrantRow, SteadySeconds};
+use crate::policy::Digest;
+use crate::policy::consent::{ApprovalView, GrantRow, SharedAnswer, SteadySeconds};
 
 /// Beginning of a daemon's name among the owners of open approvals.
 pub const DAEMON: &str = "daemon-";
@@ -28,6 +29,20 @@ pub struct ForeignAnswer {
     /// A `Wish`; after a space the digest of the text that was shown, if the answer has it.
     pub answer: String,
     pub by: String,
+}
+
+/// An open approval and a process that has it open.
+#[derive(Clone, Debug)]
+pub struct OwnedApproval {
+    pub id: String,
+    pub owner: String,
+}
+
+/// An approval that was answered on another replica.
+#[derive(Clone, Debug)]
+pub struct AnsweredElsewhere {
+    pub approval: String,
+    pub answer: SharedAnswer,
 }
 
 /// A grant's uses that are not written yet.
@@ -54,6 +69,8 @@ pub struct ApprovalChanges {
     pub live: Vec<GrantRow>,
     /// Answers that the owner of their approvals has not judged.
     pub answers: Vec<ForeignAnswer>,
+    /// The process's open approvals that were answered on other replicas.
+    pub ended: Vec<AnsweredElsewhere>,
 }
 
 /// Operations on grants and open approvals together.
@@ -66,8 +83,9 @@ pub trait ApprovalOperations {
     /// When the store cannot be read.
     fn open_approvals(&self, unused: SteadySeconds, now: SteadySeconds) -> Result<Vec<GrantRow>, DbError>;
 
-    /// Enters a live grant and removes the approval that it answers.
-    fn keep_grant(&self, row: GrantRow, approval: String) -> DbOperation<'_, ()>;
+    /// Enters a live grant and ends the approval that it answers, if it answers one. Enters nothing
+    /// and returns false if the approval was answered on another replica before.
+    fn keep_grant(&self, row: GrantRow, approval: Option<OwnedApproval>) -> DbOperation<'_, bool>;
 
     /// Returns the changes for the process `owner`, if another process has changed the store since
     /// `version`.
@@ -107,16 +125,24 @@ pub trait GrantOperations {
 /// The process that opened an approval is its owner: it alone enters and removes it, judges the
 /// answers to it, and reports their outcome. Every process may leave an answer. Message and
 /// details, which have the arguments in them, are sealed.
+///
+/// In a cluster the same action has one open approval: a process that enters another one becomes an
+/// owner of the one that is there. Each owner may judge answers, and the first one that counts ends
+/// the approval for all. Equal calls that wait in one process have an approval each, the first of
+/// which is shared.
 pub trait OpenApprovalOperations {
-    /// Enters an open approval of the process `owner`.
-    fn enter_approval(&self, owner: String, view: ApprovalView) -> DbOperation<'_, ()>;
+    /// Enters an open approval of the process `owner` about an action, or makes the process an owner
+    /// of the open approval that another replica has entered about it. Returns the id of the
+    /// approval.
+    fn enter_approval(&self, owner: String, view: ApprovalView, action: Digest) -> DbOperation<'_, String>;
 
     /// Returns all stored data of an open approval of any process; `None` if there is no such
     /// approval, its data does not open, or a process of an earlier release wrote it.
     fn approval_details(&self, id: String) -> DbOperation<'_, Option<ApprovalView>>;
 
-    /// Removes a closed approval.
-    fn remove_approval(&self, id: String) -> DbOperation<'_, ()>;
+    /// Removes an approval that its owner has closed. An answer ends it for its other owners too;
+    /// without one it stays open for them.
+    fn remove_approval(&self, approval: OwnedApproval, answer: Option<SharedAnswer>) -> DbOperation<'_, ()>;
 
     /// Removes the open approvals of all daemons but `owner`, and returns them with an empty
     /// message. The caller is `owner`, and no other daemon may use the state directory.
@@ -129,6 +155,9 @@ pub trait OpenApprovalOperations {
     /// Leaves an answer for the owner of an open approval; false if there is no such approval. A
     /// second answer replaces one that was not taken.
     fn leave_answer(&self, answered: ForeignAnswer, now: SteadySeconds) -> DbOperation<'_, bool>;
+
+    /// Takes an answer in order to judge it: true for exactly one of the owners.
+    fn take_answer(&self, approval: String) -> DbOperation<'_, bool>;
 
     /// Returns the owner's verdict about an answer, once there is one.
     fn outcome(&self, approval: String) -> DbOperation<'_, Option<String>>;

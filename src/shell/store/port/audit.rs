@@ -1,6 +1,8 @@
 //! Operations on the store's knowledge of the audit log: the last record of each chain is kept
 //! outside of the log, so that a log that was cut or rolled back is noticed.
 
+use std::collections::BTreeMap;
+
 use super::operation::DbOperation;
 use crate::policy::records::chain::ChainHead;
 
@@ -11,6 +13,15 @@ pub struct AuditHead {
     pub head: ChainHead,
     /// Name of the file with the record.
     pub segment: String,
+}
+
+/// The store's knowledge of the audit logs of all replicas of a cluster.
+#[derive(Debug)]
+pub struct ReplicaLogs {
+    /// The heads of each replica's chains, by its name.
+    pub heads: BTreeMap<String, Vec<AuditHead>>,
+    /// The secret of the installation.
+    pub key: [u8; 32],
 }
 
 /// Operations on heads of chains, which only the writer of a chain keeps, and on the secret of the

@@ -38,6 +38,15 @@ pub enum DbError {
 }
 
 impl DbError {
+    /// Returns the error for the operator of a process that ends with it, and so does not try
+    /// again.
+    pub fn text_at_end(&self) -> String {
+        let Self::Unavailable { why } = self else { return self.to_string() };
+        format!(
+            "the store of the cluster cannot be used ({why}); start its database or correct `store` in [cluster], then try again"
+        )
+    }
+
     /// Returns whether the store is one of a server that does not answer.
     pub const fn is_away(&self) -> bool {
         matches!(self, Self::Unavailable { .. })

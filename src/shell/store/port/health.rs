@@ -71,6 +71,11 @@ impl StoreHealth {
         at == 0 || clock::millis(clock::uptime()).saturating_sub(at) <= CONFIRMED
     }
 
+    /// Returns whether the store's server does not answer.
+    pub fn is_away(&self) -> bool {
+        !self.is_confirmed() || self.trouble.lock().as_ref().is_some_and(|trouble| trouble.is_away)
+    }
+
     /// Notes an answer of the store's server.
     pub(in crate::store) fn confirm(&self) {
         self.confirmed.store(clock::millis(clock::uptime()).max(1), Ordering::Relaxed);

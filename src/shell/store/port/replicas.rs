@@ -18,6 +18,10 @@ pub use self::memory::MemoryReplicas;
 /// Time after its last heartbeat from which a replica is dead.
 pub const DEAD_AFTER: Duration = Duration::from_secs(15);
 
+/// Time since the last heartbeat of a replica from which it does not say of others that they are
+/// dead by their age: it was held up, or the clock of the store has jumped.
+pub const DOUBTFUL_AFTER: Duration = Duration::from_secs(8);
+
 /// The row of one run of a replica. Its content is sealed: a process that can write rows cannot make one without the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaRow {
@@ -29,7 +33,7 @@ pub struct ReplicaRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptReplica {
     pub row: ReplicaRow,
-    /// Time since its last heartbeat.
+    /// Time since its last heartbeat; for the replica that writes one, since the one before.
     pub age: Duration,
 }
 
@@ -105,7 +109,8 @@ pub trait ReplicaOperations: std::fmt::Debug + Send + Sync {
 
     /// Returns the run that holds a session. That is the run that claimed it last, or the named
     /// one, as long as it has a row and is not dead; else its row is removed, and the session is
-    /// claimed.
+    /// claimed. No run is dead by its age if the last heartbeat of the one that claims is as old as
+    /// [`DOUBTFUL_AFTER`].
     fn claim_session(&self, claim: SessionClaim) -> DbOperation<'_, RunId>;
 
     /// Gives a session to another run, as if that had claimed it, unless it is not the giver's.

@@ -19,6 +19,7 @@ use tokio_postgres::{AsyncMessage, Config, Connection, Error, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::bounds::WrittenBounds;
+use super::ends::WrittenEnds;
 use super::error::{describe_error, refused, unavailable};
 use super::schema;
 use super::session::{PostgresSession, WorkKind, column};
@@ -56,6 +57,7 @@ pub(super) struct StoreServer {
     /// The name by which this process knows its own notifications.
     by: String,
     bounds: Arc<WrittenBounds>,
+    ends: Arc<WrittenEnds>,
     /// The database that this process was connected to last.
     last: Mutex<Option<String>>,
 }
@@ -74,7 +76,11 @@ pub(super) struct StoreLink {
 impl StoreServer {
     /// # Errors
     /// A sentence without the URL.
-    pub(super) fn new(settings: &ClusterSettings, bounds: Arc<WrittenBounds>) -> Result<Self, DbError> {
+    pub(super) fn new(
+        settings: &ClusterSettings,
+        bounds: Arc<WrittenBounds>,
+        ends: Arc<WrittenEnds>,
+    ) -> Result<Self, DbError> {
         let mut config: Config = settings
             .store
             .url
@@ -89,7 +95,7 @@ impl StoreServer {
         };
         config.ssl_mode(if tls.is_some() { SslMode::Require } else { SslMode::Disable });
         let by = HEXLOWER.encode(&clock::random::<8>());
-        Ok(Self { config, tls, by, bounds, last: Mutex::default() })
+        Ok(Self { config, tls, by, bounds, ends, last: Mutex::default() })
     }
 
     /// Connects, checks the database, makes its tables if they are missing, and ends once-grants if
@@ -160,6 +166,7 @@ impl StoreServer {
         let ended = replaced::end_lost_uses(session, &system, clock::since_1970().as_secs()).await?;
         if is_other || ended.is_some() {
             self.bounds.restore(session).await?;
+            self.ends.restore(session).await?;
         }
         session.commit(WorkKind::Announced).await?;
         *self.last.lock() = Some(system);

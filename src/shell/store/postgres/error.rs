@@ -30,8 +30,16 @@ pub(super) fn no_key() -> DbError {
 /// the URL or values of an operation.
 pub(super) fn describe_error(error: &Error) -> DbError {
     let Some(code) = error.code() else {
-        let source = error.source().map(|source| format!(": {source}")).unwrap_or_default();
-        return DbError::Unavailable { why: format!("{error}{source}") };
+        let source = error.source().map(ToString::to_string);
+        // The library has no other sign of a URL that lacks something, such as a password.
+        let is_of_url = error.to_string().starts_with("invalid configuration");
+        return match source {
+            Some(why) if is_of_url => refused(format!("cannot be opened ({why}); correct [cluster] store")),
+            source => {
+                let source = source.map(|source| format!(": {source}")).unwrap_or_default();
+                DbError::Unavailable { why: format!("{error}{source}") }
+            }
+        };
     };
     let why = error.as_db_error().map_or_else(String::new, |error| error.message().to_owned());
     // The first two characters are the class. Source: PostgreSQL, appendix A.

@@ -22,8 +22,15 @@ CREATE TABLE IF NOT EXISTS headend.versions (version BIGINT PRIMARY KEY);
 ";
 
 /// Version 1: the tables of version 14 of the engine `sqlite`, where their columns are explained.
-/// Texts are ordered by their bytes. `replica` is the one that an approval, a sign-in or a chain
-/// of audit records belongs to. `replicas` and `session_owners` are of this engine alone.
+/// Texts are ordered by their bytes. `replica` is the one that an owner of an approval, a sign-in or
+/// a chain of audit records belongs to. `approval_owners`, `replicas` and `session_owners` are of this
+/// engine alone.
+///
+/// `changes` has the number of transactions that the other replicas are told of.
+///
+/// `approvals.action` is the digest by which replicas find the open approval about an action; further
+/// approvals of one process about it have none. An approval with `denied` was answered, and stays
+/// until each of its owners knows.
 const TABLES: &str = r#"
 CREATE TABLE grants (
     id TEXT COLLATE "C" PRIMARY KEY,
@@ -38,16 +45,22 @@ CREATE TABLE grants (
 );
 CREATE INDEX grants_live ON grants (granted_at, id) WHERE state = 'live';
 CREATE TABLE approvals (
-    id TEXT COLLATE "C" PRIMARY KEY,
-    owner TEXT NOT NULL, replica TEXT NOT NULL,
+    id TEXT COLLATE "C" PRIMARY KEY, action TEXT,
     caller TEXT NOT NULL, upstream TEXT NOT NULL, kind TEXT NOT NULL, item TEXT NOT NULL, exposed TEXT NOT NULL,
     rule TEXT NOT NULL, need TEXT NOT NULL, destructive BOOLEAN NOT NULL, session BOOLEAN NOT NULL,
-    message TEXT NOT NULL, details TEXT NOT NULL, opened_at BIGINT NOT NULL, until BIGINT NOT NULL
+    message TEXT NOT NULL, details TEXT NOT NULL, opened_at BIGINT NOT NULL, until BIGINT NOT NULL,
+    denied BOOLEAN, evidence TEXT, by TEXT
+);
+CREATE UNIQUE INDEX approvals_action ON approvals (action) WHERE denied IS NULL;
+CREATE TABLE approval_owners (
+    approval TEXT COLLATE "C" NOT NULL REFERENCES approvals (id) ON DELETE CASCADE,
+    owner TEXT NOT NULL, replica TEXT NOT NULL,
+    PRIMARY KEY (approval, owner)
 );
 CREATE TABLE answers (
     approval TEXT COLLATE "C" PRIMARY KEY,
     answer TEXT NOT NULL, by TEXT NOT NULL, at BIGINT NOT NULL,
-    outcome TEXT
+    taken BOOLEAN NOT NULL, outcome TEXT
 );
 CREATE TABLE pins (
     upstream TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,
@@ -67,6 +80,8 @@ CREATE TABLE audit_heads (
     PRIMARY KEY (replica, chain)
 );
 CREATE TABLE meta (key TEXT PRIMARY KEY, value BYTEA NOT NULL);
+CREATE TABLE changes (number BIGINT NOT NULL);
+INSERT INTO changes VALUES (0);
 CREATE TABLE ended_sessions (
     caller TEXT NOT NULL, opened BIGINT NOT NULL, name BYTEA NOT NULL, until BIGINT NOT NULL,
     PRIMARY KEY (caller, opened, name)
@@ -116,9 +131,7 @@ CREATE TABLE leases (upstream TEXT PRIMARY KEY, lease BYTEA NOT NULL, run BYTEA 
 /// # Errors
 /// When the tables are those of a newer program, or cannot be made; nothing has changed then.
 pub(super) async fn migrate(session: &PostgresSession) -> Result<(), DbError> {
-    let known = "SELECT to_regclass('headend.versions') IS NOT NULL AS is_known";
-    let is_known = session.row(known, &[]).await?.is_some_and(|row| column(&row, "is_known").unwrap_or(false));
-    if is_known && count_taken_steps(session).await? == STEPS.len() {
+    if has_tables(session).await? && count_taken_steps(session).await? == STEPS.len() {
         return Ok(());
     }
     session.begin().await?;
@@ -136,10 +149,18 @@ pub(super) async fn migrate(session: &PostgresSession) -> Result<(), DbError> {
 /// # Errors
 /// When it has others or none.
 pub(super) async fn check(session: &PostgresSession) -> Result<(), DbError> {
+    if !has_tables(session).await? {
+        return Err(refused("has no tables of headend yet; the first start makes them"));
+    }
     match count_taken_steps(session).await? {
         taken if taken == STEPS.len() => Ok(()),
-        _ => Err(refused("has the tables of an older headend")),
+        _ => Err(refused("has the tables of an older headend; the start of this version changes them")),
     }
+}
+
+async fn has_tables(session: &PostgresSession) -> Result<bool, DbError> {
+    let row = session.row("SELECT to_regclass('headend.versions') IS NOT NULL AS is_known", &[]).await?;
+    Ok(row.is_some_and(|row| column(&row, "is_known").unwrap_or(false)))
 }
 
 async fn take(session: &PostgresSession) -> Result<(), DbError> {

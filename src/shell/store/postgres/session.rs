@@ -29,7 +29,7 @@ pub(super) enum WorkKind {
 /// A session with the database.
 pub(super) struct PostgresSession {
     client: Client,
-    /// Statement that tells the other replicas of a change.
+    /// Statements that count a change and tell the other replicas of it.
     notify: String,
     /// True after a message was not answered in time: what it did is unknown.
     is_broken: Cell<bool>,
@@ -72,7 +72,7 @@ sql_values! {
 impl PostgresSession {
     /// `by` is the name by which this process knows its own notifications.
     pub(super) fn new(client: Client, by: &str) -> Self {
-        let notify = format!("NOTIFY headend, '{by}'");
+        let notify = format!("UPDATE changes SET number = number + 1; NOTIFY headend, '{by}'");
         Self { client, notify, is_broken: Cell::new(false), refuses_writes: Cell::new(false) }
     }
 
@@ -125,10 +125,11 @@ impl PostgresSession {
         }
     }
 
-    /// Returns a text that differs from an earlier one if a transaction was committed in between.
-    pub(super) async fn snapshot(&self) -> Result<String, DbError> {
-        let row = self.row("SELECT pg_current_snapshot()::text AS snapshot", &[]).await?;
-        row.map_or(Ok(String::new()), |row| column(&row, "snapshot"))
+    /// Returns the number of changes that the other replicas are told of: heartbeats, limits and
+    /// the like are none. It is counted in the transaction of the change.
+    pub(super) async fn count_changes(&self) -> Result<i64, DbError> {
+        let row = self.row("SELECT number FROM changes", &[]).await?;
+        row.map_or(Err(failed("does not count its changes")), |row| column(&row, "number"))
     }
 
     /// Gives the session up if its server is a standby.

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod audit;
+pub(super) mod audit_rows;
 mod client_tokens;
 mod grants;
 mod limits;
@@ -14,6 +15,6 @@ mod replicas;
 mod restored;
 pub(super) mod sealed;
 pub(super) mod sealed_columns;
-mod sessions;
+pub(super) mod sessions;
 mod sign_ins;
 mod states;

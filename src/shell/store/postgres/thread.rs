@@ -116,7 +116,7 @@ impl StoreThread {
     async fn serve(&mut self, mut link: StoreLink) -> Option<DbError> {
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut seen = String::new();
+        let mut seen = None;
         loop {
             let outcome = tokio::select! {
                 job = self.inbox.recv() => self.perform(&mut link, job?).await,
@@ -149,22 +149,22 @@ impl StoreThread {
     }
 
     /// Tells readers of changes that no notification told of. While writes fail, tries to write.
-    async fn look(&mut self, link: &mut StoreLink, seen: &mut String) -> Result<(), DbError> {
+    async fn look(&mut self, link: &mut StoreLink, seen: &mut Option<i64>) -> Result<(), DbError> {
         let tries = !self.health.is_writable();
         let looked = link.drive(&self.health, async |session: &PostgresSession| {
             if tries {
                 try_to_write(session).await?;
             }
-            session.snapshot().await
+            session.count_changes().await
         });
         match looked.await? {
-            Ok(snapshot) => {
+            Ok(changes) => {
                 self.health.confirm();
                 if tries {
                     self.health.wrote();
                 }
-                if *seen != snapshot {
-                    *seen = snapshot;
+                if *seen != Some(changes) {
+                    *seen = Some(changes);
                     self.health.changed();
                 }
                 Ok(())

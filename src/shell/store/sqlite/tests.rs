@@ -143,7 +143,7 @@ fn grants_that_cannot_be_read_cover_nothing_and_can_be_revoked() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path()).unwrap();
     for id in ["aaaa", "bbbb", "cccc", "dddd"] {
-        db.keep_grant(grant(id), "prompt".to_owned()).run_now().unwrap();
+        db.keep_grant(grant(id), None).run_now().unwrap();
     }
     db.write(|connection| {
         connection.execute("UPDATE grants SET caller = CAST(x'ff' AS TEXT) WHERE id IN ('bbbb', 'cccc')", [])?;

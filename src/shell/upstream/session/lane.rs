@@ -359,9 +359,19 @@ impl Lane {
         }
     }
 
-    /// Builds the refusal of a call while the upstream starts; `None` in any other state.
+    /// Builds the refusal of a call while the upstream starts, and while one that has never listed
+    /// its tools does so within the time of a start; `None` in any other state.
     pub fn starting(&self, spec: &UpstreamSettings) -> Option<CallFailure> {
-        matches!(*self.state(), LinkState::Starting).then(|| self.late(spec))
+        let began = Duration::from_millis(self.began.load(Ordering::Relaxed));
+        match *self.state() {
+            LinkState::Starting => Some(self.late(spec)),
+            LinkState::Ready(_) if clock::uptime().saturating_sub(began) < spec.start_timeout => {
+                let detail = format!("The server `{}` has started and lists its tools.", self.news.upstream);
+                let failure = CallFailure::new(FailureReason::UpstreamDown, ExecutionDoubt::No, detail);
+                Some(failure.retry_after(Duration::from_secs(1)))
+            }
+            LinkState::Ready(_) | LinkState::Idle | LinkState::Down { .. } | LinkState::Stopped => None,
+        }
     }
 
     /// Builds the refusal of a call that got no link in time. If the upstream still starts, the

@@ -18,6 +18,7 @@ mod open_page;
 mod operators;
 mod page;
 mod patience;
+mod replicas;
 mod strong;
 
 /// Capabilities of a client whose person can see forms.

@@ -15,9 +15,9 @@ use crate::process::eventually;
 use crate::upstream::Fake;
 
 /// Lines of `[cluster]` by which the others reach a replica.
-const LINK: &str = "peer-listen = \"127.0.0.1:0\"\npeer-url = \"http://127.0.0.1:0\"";
+pub(super) const LINK: &str = "peer-listen = \"127.0.0.1:0\"\npeer-url = \"http://127.0.0.1:0\"";
 
-fn replica(server: &PostgresServer, name: &str) -> ApprovalGateway {
+pub(super) fn replica(server: &PostgresServer, name: &str) -> ApprovalGateway {
     let tables = cluster(server, name, LINK);
     let rule = "[[policy.rules]]\nid = \"echo\"\neffect = \"allow\"\ntools = [\"fx__echo\"]\n";
     ApprovalGateway::of(GatewaySetup::new(), "", &format!("{rule}{tables}"))

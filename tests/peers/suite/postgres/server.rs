@@ -69,6 +69,15 @@ impl PostgresServer {
         fs::write(Path::new(&self.data()).join("standby.signal"), "").unwrap();
     }
 
+    /// Replaces the rules of who may connect, and returns those of before.
+    pub(super) fn rule(&self, rules: &str) -> String {
+        let file = Path::new(&self.data()).join("pg_hba.conf");
+        let before = fs::read_to_string(&file).unwrap();
+        fs::write(&file, rules).unwrap();
+        self.run(&["pg_ctl", "-D", &self.data(), "reload"]);
+        before
+    }
+
     /// Runs statements and returns what they print.
     pub(super) fn sql(&self, database: &str, statements: &str) -> String {
         let folder = self.folder.path().display().to_string();

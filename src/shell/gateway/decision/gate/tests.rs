@@ -56,12 +56,12 @@ fn goes_on_with_states_and_grants_until_it_is_killed() {
                 let Some((_, state)) = key.open(&scope(&action), sealed, clock::since_1970()) else { continue };
                 let (gate, use_) = if used.is_first(state) {
                     let state = Some((used.clone(), state));
-                    (DiskGate::new(&approvals, RecordState::Accepted, None, None, state), format!("state {n}"))
+                    (DiskGate::new(&approvals, RecordState::Accepted, None, None, state, false), format!("state {n}"))
                 } else {
                     let claimed = approvals.grants().claim(&asked(&action), approvals.wall(), None);
                     let Some(grant) = claimed.map(|consented| consented.spend()) else { continue };
                     let use_ = format!("grant {n}");
-                    (DiskGate::new(&approvals, RecordState::Accepted, Some(&grant), None, None), use_)
+                    (DiskGate::new(&approvals, RecordState::Accepted, Some(&grant), None, None, false), use_)
                 };
                 if gate.unwrap().pass().await.is_ok() {
                     upstream.note(&use_);
@@ -99,7 +99,7 @@ fn make_more(dir: &Path, made: usize) -> usize {
         let state = StateContent { round: 1, carried: StatePayload::Upstream("theirs".to_owned()) };
         let text = key.seal(&scope(&action), &state, now, state_id(n)).unwrap();
         sealed.push_str(&format!("{n} {text}\n"));
-        db.keep_grant(once(n, &action), String::new()).then(|outcome| outcome.unwrap());
+        db.keep_grant(once(n, &action), None).then(|outcome| assert!(outcome.unwrap()));
     }
     db.all_so_far().run_now().unwrap();
     // The new states first: no process lives long enough for all states ever made.

@@ -47,7 +47,7 @@ impl LogWriter {
         // If this fails the files stay, so the record is not kept for later.
         let ticket = RecordTicket { is_done: false, ..RecordTicket::done(entry) };
         self.commit(vec![ticket]);
-        self.settle();
+        self.settle_now();
         // The record was not written, or the store does not have the newest head and would miss one
         // in a removed file.
         if !self.setting.shared.healthy.load(Ordering::Acquire) || self.kept != Some(self.synced.chain.head()) {

@@ -6,7 +6,7 @@ use super::*;
 use crate::engine::sealed::run_id::RunId;
 use crate::engine::sealed::session_id::SessionName;
 use crate::store::port::{
-    LeaseClaim, LeaseOutcome, MemoryReplicas, ReplicaOperations, ReplicaRow, SessionClaim, SessionGift,
+    DEAD_AFTER, LeaseClaim, LeaseOutcome, MemoryReplicas, ReplicaOperations, ReplicaRow, SessionClaim, SessionGift,
 };
 
 fn run(n: u8) -> RunId {
@@ -74,8 +74,14 @@ fn a_session_has_one_holder_that_lives_and_claims_expire_with_ids() {
     check(&*directory);
     db.damage("UPDATE replicas SET beat = beat - interval '20 seconds'");
     assert_eq!(directory.claim_session(claim(4)).run_now().unwrap(), run(1), "age alone is not asked for");
+    let jumped = SessionClaim { by_age: true, ..claim(2) };
+    assert_eq!(directory.claim_session(jumped).run_now().unwrap(), run(1), "the one that asks is as old");
+    let before = directory.beat(row(2), false, 0).run_now().unwrap().unwrap();
+    assert!(before.iter().all(|one| one.age > Duration::from_secs(15)), "its own heartbeat before: {before:?}");
+    assert!(beat(&*directory, 4, true, 0).is_some());
     let kept = directory.beat(row(2), false, 0).run_now().unwrap().unwrap();
-    assert!(kept[0].age < Duration::from_secs(10) && kept[1].age > Duration::from_secs(15), "{kept:?}");
+    let ages: BTreeMap<RunId, bool> = kept.iter().map(|one| (one.row.run, one.age < DEAD_AFTER)).collect();
+    assert_eq!(ages, BTreeMap::from([(run(1), false), (run(2), true), (run(4), true)]), "{kept:?}");
     let old = SessionClaim { by_age: true, ..claim(4) };
     assert_eq!(directory.claim_session(old).run_now().unwrap(), run(4), "its heartbeat is old");
     db.damage("UPDATE replicas SET beat = beat - interval '2 hours'");
@@ -139,4 +145,23 @@ async fn a_lease_in_memory_ends_after_its_time_and_the_margin() {
     assert_eq!(ask(2, 2), LeaseOutcome::HeldBy(run(1)), "the margin is not over");
     tokio::time::advance(Duration::from_millis(1)).await;
     assert_eq!(ask(2, 2), LeaseOutcome::Taken);
+}
+
+#[test]
+fn what_only_one_replica_needs_is_no_change_for_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let [db, other] = [(); 2].map(|()| Db::open(dir.path()).unwrap());
+    let Some(directory) = db.replicas() else { return };
+    let changes = |version| other.approvals_changed("other".to_owned(), version).run_now().unwrap();
+    let version = changes(-1).unwrap().version;
+    beat(&*directory, 1, true, 0);
+    for _ in 0..2 {
+        assert_eq!(claim_lease(&*directory, 1, 1), LeaseOutcome::Taken);
+    }
+    directory.release_lease("fx".to_owned(), [1; 16]).run_now().unwrap();
+    db.see(7).run_now().unwrap();
+    assert!(db.use_state(StateUse { id: StateId::default(), until: 100 }, 8).run_now().unwrap());
+    assert!(changes(version).is_none(), "nobody looks because of these");
+    db.invalidate_grants(Vec::new(), 9).run_now().unwrap();
+    assert!(changes(version).is_some());
 }

@@ -29,7 +29,7 @@ fn view() -> ApprovalView {
 
 /// Writes a value of each sealed kind.
 fn fill(db: &Db) {
-    db.enter_approval("x".to_owned(), view()).run_now().unwrap();
+    db.enter_approval("x".to_owned(), view(), Digest::of(b"action")).run_now().unwrap();
     let launch = PinKey::launch(&UpstreamName::parse("docs").unwrap());
     let text = PinText { digest: Digest::of(b"1"), text: QUERY.into() };
     let (trust, folders) = (UpstreamTrust::Standard, Vec::new());

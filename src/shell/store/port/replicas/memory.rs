@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::{
-    DEAD_AFTER, KeptReplica, LEASE, LEASE_MARGIN, LeaseClaim, LeaseId, LeaseOutcome, ReplicaOperations, ReplicaRow,
-    SessionClaim, SessionGift,
+    DEAD_AFTER, DOUBTFUL_AFTER, KeptReplica, LEASE, LEASE_MARGIN, LeaseClaim, LeaseId, LeaseOutcome, ReplicaOperations,
+    ReplicaRow, SessionClaim, SessionGift,
 };
 use crate::base::clock;
 use crate::engine::sealed::run_id::RunId;
@@ -33,6 +33,19 @@ struct MemoryTables {
     is_away: bool,
     keeps_leases: bool,
     claimed: usize,
+    /// Time that was added to the clock of the directory.
+    jumped: Duration,
+}
+
+impl MemoryTables {
+    fn now(&self) -> Instant {
+        clock::now() + self.jumped
+    }
+
+    /// Returns the time since the last heartbeat of a run.
+    fn age(&self, run: &RunId) -> Option<Duration> {
+        self.rows.get(run).map(|(_, beat)| self.now().saturating_duration_since(*beat))
+    }
 }
 
 impl MemoryReplicas {
@@ -44,6 +57,11 @@ impl MemoryReplicas {
     /// Takes no end of a lease, as if its owner were killed before it could tell, or takes them again.
     pub fn keep_leases(&self, keeps: bool) {
         self.0.lock().keeps_leases = keeps;
+    }
+
+    /// Sets the clock of the directory forward by that time, or back to the one of the machine.
+    pub fn set_jump(&self, by: Duration) {
+        self.0.lock().jumped = by;
     }
 
     /// Adds a row, or replaces it.
@@ -85,12 +103,13 @@ impl ReplicaOperations for MemoryReplicas {
             if !begins && !tables.rows.contains_key(&row.run) {
                 return None;
             }
-            tables.rows.insert(row.run, (row.sealed, clock::now()));
-            tables.rows.retain(|_, (_, beat)| clock::now().duration_since(*beat) < FORGOTTEN);
+            let (own, before, time) = (row.run, tables.age(&row.run), tables.now());
+            tables.rows.insert(row.run, (row.sealed, time));
+            tables.rows.retain(|_, (_, beat)| time.saturating_duration_since(*beat) < FORGOTTEN);
             tables.claims.retain(|_, (_, until)| *until > now);
             let kept = tables.rows.iter().map(|(run, (sealed, beat))| KeptReplica {
                 row: ReplicaRow { run: *run, sealed: sealed.clone() },
-                age: clock::now().duration_since(*beat),
+                age: before.filter(|_| *run == own).unwrap_or_else(|| time.saturating_duration_since(*beat)),
             });
             Some(kept.collect())
         })
@@ -106,8 +125,8 @@ impl ReplicaOperations for MemoryReplicas {
                 tables.rows.remove(&refused);
             }
             let holder = tables.claims.get(&claim.name).map_or(claim.named, |(run, _)| *run);
-            let age = tables.rows.get(&holder).map(|(_, beat)| clock::now().duration_since(*beat));
-            if age.is_some_and(|age| !claim.by_age || age < DEAD_AFTER) {
+            let by_age = claim.by_age && tables.age(&claim.by).is_some_and(|own| own < DOUBTFUL_AFTER);
+            if tables.age(&holder).is_some_and(|age| !by_age || age < DEAD_AFTER) {
                 return holder;
             }
             tables.rows.remove(&holder);

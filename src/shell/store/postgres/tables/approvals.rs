@@ -7,9 +7,9 @@ use super::grants::{self, live};
 use super::{meta, open_approvals};
 use crate::base::clock;
 use crate::policy::Digest;
-use crate::policy::consent::{GrantRow, SteadySeconds};
+use crate::policy::consent::{GrantRow, SharedAnswer, SteadySeconds};
 use crate::store::port::{
-    ApprovalChanges, ApprovalOperations, DbError, DbOperation, StoreEngine as _, UnwrittenGrantUses,
+    ApprovalChanges, ApprovalOperations, DbError, DbOperation, OwnedApproval, StoreEngine as _, UnwrittenGrantUses,
 };
 use crate::store::postgres::Postgres;
 use crate::store::postgres::session::PostgresSession;
@@ -29,18 +29,24 @@ impl ApprovalOperations for Postgres {
         }
     }
 
-    fn keep_grant(&self, row: GrantRow, approval: String) -> DbOperation<'_, ()> {
+    fn keep_grant(&self, row: GrantRow, approval: Option<OwnedApproval>) -> DbOperation<'_, bool> {
         self.announce(async move |session: &PostgresSession| {
+            if let Some(approval) = &approval {
+                let answer = SharedAnswer { is_denial: false, evidence: row.evidence, by: row.by.to_string() };
+                if !open_approvals::end(session, approval, Some(&answer)).await? {
+                    return Ok(false);
+                }
+            }
             grants::insert(session, &row).await?;
-            open_approvals::delete(session, &approval).await?;
-            meta::saw(session, row.granted_at).await
+            meta::saw(session, row.granted_at).await?;
+            Ok(true)
         })
     }
 
     fn approvals_changed(&self, owner: String, version: i64) -> DbOperation<'_, Option<ApprovalChanges>> {
         let health = Arc::clone(self.health());
         self.read(async move |session: &PostgresSession| {
-            let now = digest_of(&session.snapshot().await?, health.connections());
+            let now = digest_of(session.count_changes().await?, health.connections());
             if now == version {
                 return Ok(None);
             }
@@ -48,7 +54,8 @@ impl ApprovalOperations for Postgres {
             // they promised.
             clock::advance_clock(Duration::from_secs(meta::number(session, meta::LATEST_TIME).await?));
             let (live, answers) = (live(session).await?, open_approvals::answers(session, &owner).await?);
-            Ok(Some(ApprovalChanges { version: now, live, answers }))
+            let ended = open_approvals::answered_elsewhere(session, &owner).await?;
+            Ok(Some(ApprovalChanges { version: now, live, answers, ended }))
         })
     }
 
@@ -69,8 +76,8 @@ impl Postgres {
 }
 
 /// Returns a number for what a connection sees of the database.
-fn digest_of(snapshot: &str, connection: u64) -> i64 {
-    let digest = Digest::of(format!("{connection} {snapshot}").as_bytes());
+fn digest_of(changes: i64, connection: u64) -> i64 {
+    let digest = Digest::of(format!("{connection} {changes}").as_bytes());
     let first = digest.bytes().first_chunk().copied();
     first.map_or(0, i64::from_be_bytes)
 }

@@ -1,32 +1,17 @@
 //! Heads of the audit logs' chains, and the secret of the installation: tables `audit_heads` and
 //! `meta`. Each replica has a log of its own, whose chains may have the names of another's.
 
-use super::meta;
-use crate::policy::Digest;
-use crate::policy::records::chain::ChainHead;
+use super::audit_rows::{head_of_row, installation_key};
 use crate::store::port::{AuditHead, AuditOperations, DbOperation};
 use crate::store::postgres::Postgres;
-use crate::store::postgres::error::failed;
-use crate::store::postgres::session::{PostgresSession, column, signed};
-
-/// Key in `meta` of the secret of the installation.
-pub(super) const KEY: &str = "key";
+use crate::store::postgres::session::{PostgresSession, signed};
 
 impl AuditOperations for Postgres {
     fn audit_heads(&self) -> DbOperation<'_, Vec<AuditHead>> {
         let replica = self.replica.to_string();
         self.read(async move |session: &PostgresSession| {
             let sql = "SELECT chain, seq, hash, segment FROM audit_heads WHERE replica = $1 ORDER BY chain";
-            let rows = session.rows(sql, &[&replica]).await?;
-            let read = |row| {
-                // A malformed digest or number fits no record, so that verification fails instead
-                // of skipping the head.
-                let hash = Digest::from_bytes(&column::<Vec<u8>>(row, "hash")?).unwrap_or_else(|| Digest::of(b""));
-                let seq = u64::try_from(column::<i64>(row, "seq")?).unwrap_or(u64::MAX);
-                let (chain, segment) = (column(row, "chain")?, column(row, "segment")?);
-                Ok(AuditHead { chain, head: ChainHead { seq, hash }, segment })
-            };
-            rows.iter().map(read).collect()
+            session.rows(sql, &[&replica]).await?.iter().map(head_of_row).collect()
         })
     }
 
@@ -49,9 +34,6 @@ impl AuditOperations for Postgres {
     }
 
     fn installation_key(&self) -> DbOperation<'_, [u8; 32]> {
-        self.read(async |session: &PostgresSession| {
-            let key = meta::value(session, KEY).await?.and_then(|key| key.try_into().ok());
-            key.ok_or_else(|| failed("has no key of the installation"))
-        })
+        self.read(installation_key)
     }
 }

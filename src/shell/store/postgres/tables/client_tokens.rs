@@ -1,9 +1,12 @@
 //! Tokens of clients: the table `client_tokens`.
 
+use std::sync::Arc;
+
 use tokio_postgres::Row;
 
 use crate::store::port::{ClientToken, ClientTokenOperations, DbError, DbOperation, TOKEN_PREFIX_BYTES, TokenAddition};
 use crate::store::postgres::Postgres;
+use crate::store::postgres::ends::WrittenEnd;
 use crate::store::postgres::session::{PostgresSession, column, signed, unsigned};
 use crate::wire::digest::Digest;
 
@@ -44,8 +47,14 @@ impl ClientTokenOperations for Postgres {
     }
 
     fn revoke_client_token(&self, name: String) -> DbOperation<'_, bool> {
+        let ends = Arc::clone(&self.ends);
         self.announce(async move |session: &PostgresSession| {
-            Ok(session.execute("DELETE FROM client_tokens WHERE name = $1", &[&name]).await? > 0)
+            let rows =
+                session.rows("DELETE FROM client_tokens WHERE name = $1 RETURNING prefix, rest", &[&name]).await?;
+            for row in &rows {
+                ends.keep(WrittenEnd::Token(column(row, "prefix")?, column(row, "rest")?));
+            }
+            Ok(!rows.is_empty())
         })
     }
 

@@ -12,6 +12,7 @@ use crate::policy::consent::{
 use crate::policy::{ApprovalEvidence, Caller, Digest};
 use crate::store::port::{DbError, DbOperation, ENDED_GRANT_LIFE, GrantOperations, RevokedGrant, UnwrittenGrantUses};
 use crate::store::postgres::Postgres;
+use crate::store::postgres::ends::WrittenEnd;
 use crate::store::postgres::session::{PostgresSession, column, signed, unsigned};
 
 const COLUMNS: &str = "id, caller, upstream, kind, item, definition, launch, arguments, rule, need, destructive, scope, \
@@ -31,6 +32,7 @@ impl GrantOperations for Postgres {
     }
 
     fn revoke_grants(&self, id: Option<String>, now: SteadySeconds) -> DbOperation<'_, Vec<RevokedGrant>> {
+        let ends = Arc::clone(&self.ends);
         self.announce(async move |session: &PostgresSession| {
             let now = signed(meta::not_before(session, now).await?);
             let sql = format!(
@@ -38,6 +40,9 @@ impl GrantOperations for Postgres {
                  RETURNING {COLUMNS}"
             );
             let rows = session.rows(&sql, &[&id, &now]).await?;
+            for row in &rows {
+                ends.keep(WrittenEnd::Grant(column(row, "id")?));
+            }
             rows.iter()
                 .map(|row| Ok(RevokedGrant { id: Arc::from(column::<&str>(row, "id")?), row: readable(row) }))
                 .collect()

@@ -1,7 +1,8 @@
 //! The replicas of the cluster: the tables `replicas`, `session_owners` and `leases`.
 //!
 //! Ages are measured when the lock of the database is held, so a wait for it makes no replica
-//! older.
+//! older. If the clock of the database jumps forward, the replica that asks looks as old as the
+//! others, and takes none for dead; if it jumps back, dead ones are noticed later by as much.
 
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use crate::base::clock::millis;
 use crate::engine::sealed::run_id::RunId;
 use crate::engine::sealed::session_id::SessionName;
 use crate::store::port::{
-    DEAD_AFTER, DbError, DbOperation, KeptReplica, LEASE, LEASE_MARGIN, LeaseClaim, LeaseId, LeaseOutcome,
-    ReplicaOperations, ReplicaRow, SessionClaim, SessionGift,
+    DEAD_AFTER, DOUBTFUL_AFTER, DbError, DbOperation, KeptReplica, LEASE, LEASE_MARGIN, LeaseClaim, LeaseId,
+    LeaseOutcome, ReplicaOperations, ReplicaRow, SessionClaim, SessionGift,
 };
 use crate::store::postgres::Postgres;
 use crate::store::postgres::error::failed;
@@ -34,6 +35,7 @@ impl ReplicaOperations for Postgres {
             } else {
                 "UPDATE replicas SET sealed = $2, beat = clock_timestamp() WHERE run = $1"
             };
+            let before = find_age(session, row.run).await?;
             if session.execute(sql, &[&&row.run.bytes()[..], &row.sealed]).await? == 0 {
                 return Ok(None);
             }
@@ -41,7 +43,12 @@ impl ReplicaOperations for Postgres {
             session.execute("DELETE FROM session_owners WHERE until <= $1", &[&signed(now)]).await?;
             let sql = format!("SELECT run, sealed, {AGE} AS age FROM replicas ORDER BY beat DESC LIMIT $1");
             let rows = session.rows(&sql, &[&MOST]).await?;
-            rows.iter().map(read).collect::<Result<_, _>>().map(Some)
+            let mut kept = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+            let own = kept.iter_mut().find(|kept| kept.row.run == row.run);
+            if let (Some(own), Some(before)) = (own, before) {
+                own.age = before;
+            }
+            Ok(Some(kept))
         })
     }
 
@@ -55,10 +62,8 @@ impl ReplicaOperations for Postgres {
                 remove(session, refused).await?;
             }
             let holder = find_holder(session, &claim.name, claim.named).await?;
-            let sql = format!("SELECT {AGE} AS age FROM replicas WHERE run = $1");
-            if let Some(row) = session.row(&sql, &[&&holder.bytes()[..]]).await?
-                && (!claim.by_age || age(&row)? < DEAD_AFTER)
-            {
+            let by_age = claim.by_age && find_age(session, claim.by).await?.is_some_and(|own| own < DOUBTFUL_AFTER);
+            if find_age(session, holder).await?.is_some_and(|age| !by_age || age < DEAD_AFTER) {
                 return Ok(holder);
             }
             remove(session, holder).await?;
@@ -123,6 +128,12 @@ fn age(row: &Row) -> Result<Duration, DbError> {
 
 async fn remove(session: &PostgresSession, run: RunId) -> Result<(), DbError> {
     session.execute("DELETE FROM replicas WHERE run = $1", &[&&run.bytes()[..]]).await.map(drop)
+}
+
+/// Returns the time since the last heartbeat of a run that has a row.
+async fn find_age(session: &PostgresSession, run: RunId) -> Result<Option<Duration>, DbError> {
+    let sql = format!("SELECT {AGE} AS age FROM replicas WHERE run = $1");
+    session.row(&sql, &[&&run.bytes()[..]]).await?.map(|row| age(&row)).transpose()
 }
 
 /// Returns the run that claimed a session last, or the one that its id names.

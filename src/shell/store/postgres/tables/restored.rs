@@ -1,7 +1,7 @@
 //! The identity of a store, a row of the table `meta`. Backups are made by the database's own
 //! tools, so there is no mark of a restore; see `replaced`.
 
-use super::audit::KEY;
+use super::audit_rows::KEY;
 use super::meta;
 use super::replaced::UNRECORDED;
 use crate::base::clock;

@@ -1,19 +1,24 @@
 //! Used states of calls: the table `used_states`.
 
+use std::sync::Arc;
+
 use super::meta;
 use crate::engine::sealed::state::StateUse;
 use crate::store::port::{DbError, DbOperation, StateOperations};
 use crate::store::postgres::Postgres;
+use crate::store::postgres::ends::WrittenEnd;
 use crate::store::postgres::session::{PostgresSession, column, signed, unsigned};
 
 impl StateOperations for Postgres {
     fn use_state(&self, state: StateUse, now: u64) -> DbOperation<'_, bool> {
+        let ends = Arc::clone(&self.ends);
         self.write(async move |session: &PostgresSession| {
             let now = meta::not_before(session, now).await?;
             if state.until <= now {
                 return Ok(false);
             }
             sweep(session, now).await?;
+            ends.keep(WrittenEnd::State(state));
             let sql = "INSERT INTO used_states (id, until) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING";
             Ok(session.execute(sql, &[&&state.id[..], &signed(state.until)]).await? == 1)
         })

@@ -10,7 +10,7 @@ use super::{meta, open_approvals};
 use crate::base::clock;
 use crate::policy::consent::{GrantRow, SteadySeconds};
 use crate::store::port::{
-    ApprovalChanges, ApprovalOperations, DbError, DbOperation, StoreEngine as _, UnwrittenGrantUses,
+    ApprovalChanges, ApprovalOperations, DbError, DbOperation, OwnedApproval, StoreEngine as _, UnwrittenGrantUses,
 };
 use crate::store::sqlite::Sqlite;
 
@@ -34,11 +34,14 @@ impl ApprovalOperations for Sqlite {
         Ok(grants)
     }
 
-    fn keep_grant(&self, row: GrantRow, approval: String) -> DbOperation<'_, ()> {
+    fn keep_grant(&self, row: GrantRow, approval: Option<OwnedApproval>) -> DbOperation<'_, bool> {
         self.write(move |connection| {
             grants::insert(connection, &row)?;
-            open_approvals::delete(connection, &approval)?;
-            meta::saw(connection, row.granted_at)
+            if let Some(approval) = approval {
+                open_approvals::delete(connection, &approval.id)?;
+            }
+            meta::saw(connection, row.granted_at)?;
+            Ok(true)
         })
     }
 
@@ -55,7 +58,7 @@ impl ApprovalOperations for Sqlite {
             // they promised.
             clock::advance_clock(Duration::from_secs(meta::number(connection, meta::LATEST_TIME)?));
             let (live, answers) = (live(connection)?, open_approvals::answers(connection, &owner)?);
-            Ok(Some(ApprovalChanges { version: now, live, answers }))
+            Ok(Some(ApprovalChanges { version: now, live, answers, ended: Vec::new() }))
         })
     }
 

@@ -4,9 +4,9 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use strum::VariantArray as _;
 
 use super::meta;
-use crate::policy::consent::{ApprovalView, SteadySeconds};
+use crate::policy::consent::{ApprovalView, SharedAnswer, SteadySeconds};
 use crate::policy::{Caller, Digest};
-use crate::store::port::{DAEMON, DbOperation, ForeignAnswer, OpenApprovalOperations, SettingOwner};
+use crate::store::port::{DAEMON, DbOperation, ForeignAnswer, OpenApprovalOperations, OwnedApproval, SettingOwner};
 use crate::store::seal::{Seals, UnsealedValue};
 use crate::store::sqlite::{Sqlite, no_key, signed, unsigned};
 
@@ -17,11 +17,12 @@ const COLUMNS: &str =
     "id, caller, upstream, kind, item, exposed, rule, need, destructive, session, message, opened_at, until";
 
 impl OpenApprovalOperations for Sqlite {
-    fn enter_approval(&self, owner: String, view: ApprovalView) -> DbOperation<'_, ()> {
+    fn enter_approval(&self, owner: String, view: ApprovalView, _action: Digest) -> DbOperation<'_, String> {
         let seals = self.seals.clone();
         self.write(move |connection| {
             insert(connection, &owner, &view, &seals)?;
-            meta::saw(connection, view.opened_at)
+            meta::saw(connection, view.opened_at)?;
+            Ok(view.id)
         })
     }
 
@@ -36,8 +37,8 @@ impl OpenApprovalOperations for Sqlite {
         })
     }
 
-    fn remove_approval(&self, id: String) -> DbOperation<'_, ()> {
-        self.write(move |connection| delete(connection, &id))
+    fn remove_approval(&self, approval: OwnedApproval, _answer: Option<SharedAnswer>) -> DbOperation<'_, ()> {
+        self.write(move |connection| delete(connection, &approval.id))
     }
 
     fn remove_approvals_of_daemons(&self, owner: String) -> DbOperation<'_, Vec<ApprovalView>> {
@@ -73,6 +74,11 @@ impl OpenApprovalOperations for Sqlite {
             let ForeignAnswer { approval, answer, by } = answered;
             Ok(connection.execute(sql, params![approval, answer, by, now])? == 1)
         })
+    }
+
+    fn take_answer(&self, _approval: String) -> DbOperation<'_, bool> {
+        // An approval has one owner.
+        self.read(|_| Ok(true))
     }
 
     fn outcome(&self, approval: String) -> DbOperation<'_, Option<String>> {

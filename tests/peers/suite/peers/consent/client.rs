@@ -82,7 +82,13 @@ impl ApprovingClient {
         Self::connect(peers, gateway, sdk, &target, capabilities)
     }
 
-    fn connect(peers: &PeerFolders, gateway: &Gateway, sdk: Sdk, target: &Value, capabilities: &str) -> Self {
+    pub(super) fn connect(
+        peers: &PeerFolders,
+        gateway: &Gateway,
+        sdk: Sdk,
+        target: &Value,
+        capabilities: &str,
+    ) -> Self {
         let capabilities: Value = serde_json::from_str(capabilities).unwrap();
         let (script, name) = match sdk {
             Sdk::TypeScript1 => ("consent.mjs", "v1"),

@@ -30,7 +30,7 @@ fn decision(n: usize) -> AuditEntry {
 async fn a_call_whose_record_cannot_be_written_is_refused_and_uses_up_no_grant() {
     let dir = TempDir::new().unwrap();
     let db = Db::open(dir.path()).unwrap();
-    db.keep_grant(once(7, &action(7)), String::new()).then(|outcome| outcome.unwrap());
+    db.keep_grant(once(7, &action(7)), None).then(|outcome| assert!(outcome.unwrap()));
     db.all_so_far().run_now().unwrap();
     let audit = audit(dir.path(), db.clone());
     let approvals = Arc::new(Approvals::open(db, &ApprovalSettings::default()).unwrap());
@@ -40,7 +40,7 @@ async fn a_call_whose_record_cannot_be_written_is_refused_and_uses_up_no_grant()
     fs::rename(&folder, &aside).unwrap();
 
     let grant = claim().unwrap();
-    let mut gate = DiskGate::new(&approvals, audit.record(decision(7), true), Some(&grant), None, None).unwrap();
+    let mut gate = DiskGate::new(&approvals, audit.record(decision(7), true), Some(&grant), None, None, false).unwrap();
     assert!(claim().is_none(), "the grant is this call's");
     let refused = gate.pass().await.unwrap_err();
     assert_eq!(
@@ -50,12 +50,12 @@ async fn a_call_whose_record_cannot_be_written_is_refused_and_uses_up_no_grant()
         refused.detail
     );
     drop((gate, grant));
-    let mut gate = DiskGate::new(&approvals, audit.record(decision(8), true), None, None, None).unwrap();
+    let mut gate = DiskGate::new(&approvals, audit.record(decision(8), true), None, None, None, false).unwrap();
     assert_eq!(gate.pass().await.unwrap_err().reason, FailureReason::Unrecorded, "a call without a grant");
 
     fs::rename(&aside, &folder).unwrap();
     let grant = claim().expect("it was given back");
-    let mut gate = DiskGate::new(&approvals, audit.record(decision(7), true), Some(&grant), None, None).unwrap();
+    let mut gate = DiskGate::new(&approvals, audit.record(decision(7), true), Some(&grant), None, None, false).unwrap();
     gate.pass().await.unwrap();
     drop((gate, grant));
     assert!(claim().is_none(), "now it is used up");
