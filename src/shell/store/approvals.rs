@@ -57,7 +57,7 @@ pub use self::wish::OperatorAnswer;
 pub use crate::store::port::SettingOwner;
 
 use self::closed_by::ApprovalCloser;
-use self::shared::ListedId;
+use self::unlisted::ListedId;
 
 /// Most live grants of all callers. Beyond it no grant is made.
 const MAX_GRANTS: usize = 10_000;
@@ -447,7 +447,7 @@ impl ApprovalsState {
     /// store. All ends pass here.
     fn close(&self, open: &mut OpenState, id: &ApprovalId, how: ApprovalEnd, by: Option<ApprovalCloser>) {
         let mut is_late = false;
-        let answer = shared::shared_answer(how, by.as_ref());
+        let answer = by.as_ref().and_then(|by| by.shared_answer(how));
         if let Some(waiting) = open.waiting.remove(id) {
             self.count_end(how, by.as_ref(), waiting.opened);
             self.ended(id, &waiting.asked, how, by);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::policy::ApprovalEvidence;
-use crate::policy::consent::ApprovalGrant;
+use crate::policy::consent::{ApprovalEnd, ApprovalGrant, SharedAnswer};
 
 /// The person or client that closed an approval, and the channel's evidence.
 #[derive(Debug)]
@@ -29,6 +29,18 @@ impl ApprovalCloser {
             scope: grant.arguments().below().map(|below| below.scope()),
             is_recorded: false,
         }
+    }
+
+    /// Returns the answer that ends an approval for all replicas, if this end is one.
+    pub(super) fn shared_answer(&self, how: ApprovalEnd) -> Option<SharedAnswer> {
+        let is_denial = match how {
+            ApprovalEnd::Granted => false,
+            ApprovalEnd::Denied => true,
+            ApprovalEnd::Declined | ApprovalEnd::Dismissed | ApprovalEnd::TimedOut | ApprovalEnd::Superseded => {
+                return None;
+            }
+        };
+        Some(SharedAnswer { is_denial, evidence: self.evidence, by: self.who.to_string() })
     }
 
     /// Marks the end as recorded.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::shared::ListedId;
+use super::unlisted::ListedId;
 use super::{ApprovalLife, Approvals, OpenState};
 use crate::base::clock;
 use crate::policy::AuditEntry;

@@ -10,27 +10,12 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::closed_by::ApprovalCloser;
-use super::unlisted::log_unlisted;
+use super::unlisted::{ListedId, log_unlisted};
 use super::{Approvals, ApprovalsState, OpenState};
 use crate::base::clock;
 use crate::policy::AuditEntry;
-use crate::policy::consent::{ApprovalEnd, ApprovalId, ApprovalView, SharedAnswer};
+use crate::policy::consent::{ApprovalEnd, ApprovalId, ApprovalView};
 use crate::store::port::{AnsweredElsewhere, DbError, OwnedApproval};
-
-/// Receives the id of an approval in the store of a cluster; `None` if it cannot be kept.
-pub(super) type ListedId = oneshot::Receiver<Option<ApprovalId>>;
-
-/// Returns the answer that ends an approval for all replicas, if this end is one.
-pub(super) fn shared_answer(how: ApprovalEnd, by: Option<&ApprovalCloser>) -> Option<SharedAnswer> {
-    let is_denial = match how {
-        ApprovalEnd::Granted => false,
-        ApprovalEnd::Denied => true,
-        ApprovalEnd::Declined | ApprovalEnd::Dismissed | ApprovalEnd::TimedOut | ApprovalEnd::Superseded => {
-            return None;
-        }
-    };
-    by.map(|by| SharedAnswer { is_denial, evidence: by.evidence, by: by.who.to_string() })
-}
 
 impl Approvals {
     /// Records an approval that was opened and lists it in the store. In a cluster it is recorded

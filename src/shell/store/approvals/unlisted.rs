@@ -1,8 +1,15 @@
-//! The log line about open approvals that other processes cannot see.
+//! The wait for an approval's place in the list of open ones, and the log line about those that other
+//! processes cannot see.
+
+use tokio::sync::oneshot;
 
 use crate::base::clock;
 use crate::base::tally::LogTally;
+use crate::policy::consent::ApprovalId;
 use crate::store::db::DbError;
+
+/// Receives the id of an approval in the store of a cluster; `None` if it cannot be kept.
+pub(super) type ListedId = oneshot::Receiver<Option<ApprovalId>>;
 
 /// Rate limit of the log line that [`log_unlisted`] writes.
 static UNLISTED: LogTally = LogTally::of(1);

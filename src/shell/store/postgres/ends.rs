@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::session::{PostgresSession, signed};
-use super::tables::sessions;
 use crate::base::clock;
 use crate::engine::sealed::ended::{EndedSession, SessionFloor};
 use crate::engine::sealed::state::StateUse;
@@ -53,14 +52,14 @@ impl WrittenEnds {
     /// Writes the ends into a database that may lack them. Must be in a transaction.
     pub(super) async fn restore(&self, session: &PostgresSession) -> Result<(), DbError> {
         let ends: Vec<WrittenEnd> = self.0.lock().iter().map(|(_, end)| end.clone()).collect();
-        for end in ends {
-            match end {
+        for written in ends {
+            match written {
                 WrittenEnd::State(state) => {
                     let sql = "INSERT INTO used_states (id, until) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING";
                     session.execute(sql, &[&&state.id[..], &signed(state.until)]).await?;
                 }
-                WrittenEnd::Session(ended) => sessions::end(session, &ended).await?,
-                WrittenEnd::Floor(floor) => sessions::raise(session, &floor).await?,
+                WrittenEnd::Session(ended) => end(session, &ended).await?,
+                WrittenEnd::Floor(floor) => raise(session, &floor).await?,
                 WrittenEnd::Token(prefix, rest) => {
                     let sql = "DELETE FROM client_tokens WHERE prefix = $1 AND rest = $2";
                     session.execute(sql, &[&&prefix[..], &&rest[..]]).await?;
@@ -74,4 +73,25 @@ impl WrittenEnds {
         }
         Ok(())
     }
+}
+
+/// Notes the end of a session, and drops its stored part.
+pub(super) async fn end(session: &PostgresSession, ended: &EndedSession) -> Result<(), DbError> {
+    let name = &ended.name[..];
+    session.execute("DELETE FROM session_levels WHERE name = $1", &[&name]).await?;
+    session.execute("DELETE FROM session_resources WHERE name = $1", &[&name]).await?;
+    let sql = "INSERT INTO ended_sessions (caller, opened, name, until) VALUES ($1, $2, $3, $4) \
+               ON CONFLICT (caller, opened, name) DO UPDATE SET until = excluded.until";
+    let (caller, opened, until) = (ended.caller.key().to_string(), signed(ended.opened), signed(ended.until));
+    session.execute(sql, &[&caller, &opened, &name, &until]).await.map(drop)
+}
+
+/// Raises the floor of a caller, and drops the notes below it.
+pub(super) async fn raise(session: &PostgresSession, floor: &SessionFloor) -> Result<(), DbError> {
+    let (caller, opened, until) = (floor.caller.key().to_string(), signed(floor.opened), signed(floor.until));
+    let sql = "INSERT INTO ended_floors (caller, opened, until) VALUES ($1, $2, $3) ON CONFLICT (caller) DO UPDATE \
+               SET opened = greatest(ended_floors.opened, excluded.opened), until = greatest(ended_floors.until, excluded.until)";
+    session.execute(sql, &[&caller, &opened, &until]).await?;
+    let sql = "DELETE FROM ended_sessions WHERE caller = $1 AND opened <= $2";
+    session.execute(sql, &[&caller, &opened]).await.map(drop)
 }

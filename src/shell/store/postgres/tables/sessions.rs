@@ -10,7 +10,7 @@ use crate::engine::sealed::session_id::SessionName;
 use crate::policy::Caller;
 use crate::store::port::{DbError, DbOperation, SessionOperations, SessionRows};
 use crate::store::postgres::Postgres;
-use crate::store::postgres::ends::WrittenEnd;
+use crate::store::postgres::ends::{WrittenEnd, end, raise};
 use crate::store::postgres::error::no_key;
 use crate::store::postgres::session::{PostgresSession, column, signed, unsigned};
 use crate::store::seal::UnsealedValue;
@@ -143,25 +143,4 @@ async fn is_over(session: &PostgresSession, kept: &EndedSession) -> Result<bool,
                OR EXISTS (SELECT 1 FROM ended_floors WHERE caller = $1 AND opened >= $2) AS is_over";
     let (caller, opened) = (kept.caller.key().to_string(), signed(kept.opened));
     session.row(sql, &[&caller, &opened, &&kept.name[..]]).await?.map_or(Ok(true), |row| column(&row, "is_over"))
-}
-
-/// Notes the end of a session, and drops its stored part.
-pub(in crate::store::postgres) async fn end(session: &PostgresSession, ended: &EndedSession) -> Result<(), DbError> {
-    let name = &ended.name[..];
-    session.execute("DELETE FROM session_levels WHERE name = $1", &[&name]).await?;
-    session.execute("DELETE FROM session_resources WHERE name = $1", &[&name]).await?;
-    let sql = "INSERT INTO ended_sessions (caller, opened, name, until) VALUES ($1, $2, $3, $4) \
-               ON CONFLICT (caller, opened, name) DO UPDATE SET until = excluded.until";
-    let (caller, opened, until) = (ended.caller.key().to_string(), signed(ended.opened), signed(ended.until));
-    session.execute(sql, &[&caller, &opened, &name, &until]).await.map(drop)
-}
-
-/// Raises the floor of a caller, and drops the notes below it.
-pub(in crate::store::postgres) async fn raise(session: &PostgresSession, floor: &SessionFloor) -> Result<(), DbError> {
-    let (caller, opened, until) = (floor.caller.key().to_string(), signed(floor.opened), signed(floor.until));
-    let sql = "INSERT INTO ended_floors (caller, opened, until) VALUES ($1, $2, $3) ON CONFLICT (caller) DO UPDATE \
-               SET opened = greatest(ended_floors.opened, excluded.opened), until = greatest(ended_floors.until, excluded.until)";
-    session.execute(sql, &[&caller, &opened, &until]).await?;
-    let sql = "DELETE FROM ended_sessions WHERE caller = $1 AND opened <= $2";
-    session.execute(sql, &[&caller, &opened]).await.map(drop)
 }
