@@ -20,7 +20,6 @@ pub mod hidden_calls;
 pub mod keys;
 pub mod logins;
 pub mod notify;
-mod programs;
 mod request;
 pub mod role;
 pub mod service;
