@@ -29,10 +29,19 @@ impl ApprovalGateway {
 
     /// Starts the gateway like [`ApprovalGateway::with`], from a setup with further lines.
     pub(crate) fn of(setup: GatewaySetup, consent: &str, more: &str) -> Self {
+        let log = InputLog::new(&setup.world.path("work"), "fx");
+        Self::logging(setup, log, consent, more)
+    }
+
+    /// Starts a gateway with the same server as this one.
+    pub(crate) fn beside(&self, more: &str) -> Self {
+        Self::logging(GatewaySetup::new(), self.log.clone(), "", more)
+    }
+
+    fn logging(setup: GatewaySetup, log: InputLog, consent: &str, more: &str) -> Self {
         let setup = setup
             .second_caller(TOKEN)
             .policy(&format!("default = \"ask\"\n[policy.consent]\nper-minute = 100\nmax-open = 100\n{consent}"));
-        let log = InputLog::new(&setup.world.path("work"), "fx");
         let gateway = setup.fake("fx", &Fake::stdio("legacy").logging(&log)).toml(more).start();
         gateway.wait_for_tools(&["fx__echo"]);
         Self { gateway, log }
