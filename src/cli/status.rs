@@ -161,10 +161,17 @@ fn table(screen: Screen, upstreams: &[UpstreamView]) -> String {
             notes.push_str(&screen.paragraph(&format!("{}: {}", foreign::line(&upstream.name), parts.join("; "))));
         }
     }
+    notes.extend(upstreams.iter().filter_map(place).map(|line| screen.paragraph(&line)));
     notes.extend(upstreams.iter().filter_map(left_out).map(|line| screen.paragraph(&line)));
     notes.extend(upstreams.iter().flat_map(unread).map(|line| screen.paragraph(&line)));
     let table = screen.table(&columns, &rows, coloured, |_| None);
     if notes.is_empty() { table } else { format!("{table}\n{notes}") }
+}
+
+/// Names the replica that runs the program of an upstream for all of them.
+fn place(upstream: &UpstreamView) -> Option<String> {
+    let replica = upstream.facts.as_ref()?.replica.as_deref()?;
+    Some(format!("{}: runs at replica {}", foreign::line(&upstream.name), foreign::line(replica)))
 }
 
 /// Describes the addresses of the daemon.
@@ -295,6 +302,7 @@ fn format_upstream(screen: Screen, upstream: &UpstreamView) -> String {
     let mut pairs = pairs(known.chain([
         ("repairs", facts.repairs.map(|repairs| repairs.to_string())),
         ("start", Some(line(&facts.start))),
+        ("replica", facts.replica.as_ref().map(line)),
         ("incarnation", Some(facts.incarnation.to_string())),
         ("sessions", Some(facts.sessions.to_string())),
         ("one-at-a-time", Some(line(&turns)).filter(|names| !names.is_empty())),

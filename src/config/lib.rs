@@ -50,8 +50,8 @@ pub use self::model::cluster::ClusterSettings;
 pub use self::model::instructions::warn_of_dropped_instructions;
 pub use self::model::{
     AdminSettings, AppsChoice, ClientAuth, CompletionScope, Config, Confinement, EraChoice, FilterSettings,
-    HttpTransport, InstanceScope, LogFormatSetting, LoggingSettings, Profile, SecretSettings, ServerSettings,
-    ShownHints, StartMode, UpstreamSettings, UpstreamTarget, UriExposure,
+    HttpTransport, InstanceScope, LogFormatSetting, LoggingSettings, Placement, Profile, SecretSettings,
+    ServerSettings, ShownHints, StartMode, UpstreamSettings, UpstreamTarget, UriExposure,
 };
 pub use self::notify::{NotifyHook, NotifyReceiver, NotifySettings};
 pub use self::values::instructions::InstructionSetting;

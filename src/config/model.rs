@@ -248,6 +248,7 @@ pub struct UpstreamSettings {
     pub expanded: Vec<(String, Secret)>,
     pub era: EraChoice,
     pub instance: InstanceScope,
+    pub placement: Placement,
     pub start: StartMode,
     /// The time for which a call may stay silent; each progress notice restarts it.
     pub call_timeout: Duration,
@@ -469,6 +470,18 @@ pub enum InstanceScope {
     Shared,
     PerCaller,
     PerSession,
+}
+
+/// The replicas of a cluster that run the program of an upstream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray, Serialize)]
+#[strum(const_into_str, serialize_all = "kebab-case")]
+#[serde(into = "&'static str")]
+pub enum Placement {
+    /// Each replica.
+    #[default]
+    Each,
+    /// One replica at a time, whose program all replicas use. Without a cluster, the only process.
+    One,
 }
 
 /// The time at which an upstream is started.

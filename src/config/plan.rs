@@ -73,6 +73,7 @@ pub fn diff(old: &Config, new: &Config) -> ReloadPlan {
                     || before.proxy != upstream.proxy
                     || before.max_inventory != upstream.max_inventory
                     || before.apps != upstream.apps
+                    || before.placement != upstream.placement
                     || before.surroundings != upstream.surroundings =>
             {
                 &mut plan.replace

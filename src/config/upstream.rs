@@ -13,7 +13,8 @@ use crate::mcp::definition::annotations::Hints;
 use crate::policy::{ChangePolicy, OperatorHints, UpstreamTrust};
 
 use super::model::{
-    Confinement, EraChoice, HttpTransport, InstanceScope, StartMode, UpstreamDefaults, UpstreamSettings, UpstreamTarget,
+    Confinement, EraChoice, HttpTransport, InstanceScope, Placement, StartMode, UpstreamDefaults, UpstreamSettings,
+    UpstreamTarget,
 };
 use crate::machine::surroundings;
 use crate::rule_tables::filter::filter;
@@ -131,9 +132,12 @@ fn one(
     let placeholder = UpstreamTarget::Stdio { command: Vec::new(), env: Vec::new(), cwd: None };
     let found = target.is_some();
     let trust = table.choice("trust").unwrap_or_default();
+    let instance = table.choice("instance").unwrap_or(InstanceScope::Auto);
+    let placement = placement(&mut table, http, instance);
     let upstream = UpstreamSettings {
         era: era(&mut table, target.as_ref()),
-        instance: table.choice("instance").unwrap_or(InstanceScope::Auto),
+        instance,
+        placement,
         start: table.choice("start").unwrap_or(StartMode::Eager),
         call_timeout,
         call_max,
@@ -220,6 +224,18 @@ fn era(table: &mut ConfigTable<'_>, target: Option<&UpstreamTarget>) -> EraChoic
         node.problem("transport \"sse\" is of the legacy era; write era = \"auto\" or another transport");
     }
     era
+}
+
+/// Reads which replicas run the program: one program alone can serve no caller by itself.
+fn placement(table: &mut ConfigTable<'_>, http: bool, instance: InstanceScope) -> Placement {
+    let Some(node) = table.take("placement") else { return Placement::Each };
+    let placement = node.choice().unwrap_or_default();
+    if placement == Placement::One && http {
+        node.problem("belongs to `command`; a server behind a `url` runs where it runs");
+    } else if placement == Placement::One && matches!(instance, InstanceScope::PerCaller | InstanceScope::PerSession) {
+        node.problem("\"one\" is a single process for all callers; write instance = \"auto\" or \"shared\"");
+    }
+    placement
 }
 
 /// Reads the hard limit of a call, at least its `call-timeout`.

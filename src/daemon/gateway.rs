@@ -57,7 +57,7 @@ use crate::upstream::call::parks::ParkedCalls;
 use crate::upstream::login::parts::LoginServices;
 use crate::upstream::net::client::HttpClient;
 use crate::upstream::process::mark::OwnerMarks;
-use crate::upstream::spawner::IntakeLimits;
+use crate::upstream::spawner::{ClusterMembership, IntakeLimits};
 
 pub(crate) use crate::store::approvals::SettingOwner;
 pub(crate) use crate::store::audit::{MAIN, new_chain_name};
@@ -239,6 +239,18 @@ impl RunningGateway {
             adopt_old_records(&config, store.as_ref(), kept_logins.as_ref());
         }
         let login_parts = LoginServices::new(kept_logins, audit.clone());
+        let keys =
+            Keys::open(db.as_ref())?.ok_or_else(|| GatewayStartError::Config("no key could be made".to_owned()))?;
+        let cluster = match db.as_ref().filter(|_| is_daemon) {
+            Some(db) => replica::member(&config, db, db.secrets("peers 1")?.as_ref(), &keys.run),
+            None => Ok(None),
+        };
+        let cluster = cluster.map_err(GatewayStartError::Config)?;
+        let membership = match (&cluster, &config.cluster) {
+            (Some(cluster), _) => ClusterMembership::Replica(Arc::clone(cluster)),
+            (None, Some(_)) => ClusterMembership::Outside,
+            (None, None) => ClusterMembership::Alone,
+        };
         let parts = SupervisorServices {
             metrics: metrics.clone(),
             store: store.clone(),
@@ -250,15 +262,9 @@ impl RunningGateway {
             times,
             marks: OwnerMarks::claim(store.as_ref().filter(|_| serves).map(StateDir::dir)),
             prior: prior.map(|prior| prior.programs.clone()).unwrap_or_default(),
+            membership,
             role,
         };
-        let keys =
-            Keys::open(db.as_ref())?.ok_or_else(|| GatewayStartError::Config("no key could be made".to_owned()))?;
-        let cluster = match db.as_ref().filter(|_| is_daemon) {
-            Some(db) => replica::member(&config, db, db.secrets("peers 1")?.as_ref(), &keys.run),
-            None => Ok(None),
-        };
-        let cluster = cluster.map_err(GatewayStartError::Config)?;
         let kept_sessions = db.clone().map(SessionStore::open).transpose()?.flatten();
         let token_store = db.clone();
         let sign_ins = db.clone().map(|db| SignIns::new(db, console::MAX_SESSIONS));

@@ -56,6 +56,9 @@ pub(crate) struct UpstreamView {
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct UpstreamFacts {
     pub(crate) start: String,
+    /// Name of the replica that runs the program, if one of several does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) replica: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) revision: Option<String>,
     pub(crate) incarnation: u64,
@@ -298,6 +301,7 @@ fn view(snapshot: &Snapshot, index: usize, handle: &UpstreamHandle) -> UpstreamV
     let state = handle.health.state();
     let facts = UpstreamFacts {
         start: spec.start.into_str().to_owned(),
+        replica: handle.runs_at.load().as_deref().cloned(),
         revision: match &*handle.main.state() {
             LinkState::Ready(link) => Some(link.agreed().revision.as_str().to_owned()),
             LinkState::Idle | LinkState::Starting | LinkState::Down { .. } | LinkState::Stopped => None,

@@ -14,12 +14,17 @@
 //!   each replica makes at its start and whose digests stand in the rows ([`peer_tls`]), or plain
 //!   on loopback. The caller goes along, sealed for this one request
 //!   ([`crate::engine::sealed::peer`]). The client's credential does not.
+//! - The program of an upstream with `placement = "one"` runs at the replica that has its lease
+//!   ([`lease`]), and the others reach it over the link ([`lines`]).
 //! - A request is passed on once: the listener for peers never passes on.
 //!
 //! `serve::passing` decides for a request, and [`crate::serve::http_server`] serves both
 //! kinds of listener.
 
+pub mod lease;
+pub mod lines;
 pub mod link;
 pub mod membership;
+pub mod passed;
 pub mod peer_tls;
 pub mod row;

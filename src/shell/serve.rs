@@ -16,7 +16,6 @@ pub(crate) mod listening;
 pub(crate) mod modern;
 pub(crate) mod open_request;
 pub mod pages;
-mod passed;
 mod passing;
 pub(crate) mod replay;
 mod request_body;

@@ -9,6 +9,7 @@ pub(super) mod deadlines;
 pub(super) mod door;
 pub(super) mod faces;
 pub(super) mod failures;
+pub(super) mod leased;
 pub(super) mod limits;
 pub(super) mod piped;
 pub(super) mod proxy;

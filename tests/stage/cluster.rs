@@ -18,6 +18,7 @@ use crate::stage::{block_on, net, pass, stage};
 
 mod dead;
 mod passed;
+mod placed;
 mod sessions;
 
 /// The token of all clients, which all replicas know.
@@ -123,9 +124,11 @@ impl TestCluster {
         let port = self.peer_port(replica);
         let run = self.replicas[replica].inner().service.cluster.as_ref().unwrap().run().unwrap();
         let row = self.directory.rows().into_iter().find(|row| row.run == run).unwrap();
+        self.directory.keep_leases(true);
         self.replicas[replica].signal(Signal::KILL);
         assert!(self.replicas[replica].wait(Duration::from_secs(60)).is_some());
         self.directory.put(row);
+        self.directory.keep_leases(false);
         port
     }
 

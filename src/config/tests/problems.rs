@@ -305,6 +305,17 @@ fn upstreams_are_checked() {
             "x.era: transport \"sse\" is of the legacy era",
         ),
         ("instance", "[upstreams.x]\ncommand=[\"a\"]\ninstance=\"each\"\n", "x.instance"),
+        (
+            "one of each caller",
+            "[upstreams.x]\ncommand=[\"a\"]\ninstance=\"per-session\"\nplacement=\"one\"\n",
+            "x.placement: \"one\" is a single process for all callers",
+        ),
+        (
+            "a remote placement",
+            "[upstreams.x]\nurl=\"https://x\"\nplacement=\"one\"\n",
+            "placement: belongs to `command`",
+        ),
+        ("placement", "[upstreams.x]\ncommand=[\"a\"]\nplacement=\"two\"\n", "x.placement"),
         ("roots", "[upstreams.x]\ncommand=[\"a\"]\nroots=[\"/srv\"]\n", "x.roots[0]: roots are `file://` URIs"),
         ("roots", "[upstreams.x]\ncommand=[\"a\"]\nroots=7\n", "x.roots"),
         ("apps", "[upstreams.x]\ncommand=[\"a\"]\napps=\"pinned\"\n", "x.apps"),

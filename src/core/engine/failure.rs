@@ -102,6 +102,12 @@ impl CallFailure {
         Self::new(FailureReason::UpstreamDown, ExecutionDoubt::No, "The server behind this item is not running.")
     }
 
+    /// Returns the failure of a call whose server ended before the answer.
+    pub fn crashed() -> Self {
+        let text = "The server ended while the call was in progress.";
+        Self::new(FailureReason::UpstreamCrashed, ExecutionDoubt::Unknown, text)
+    }
+
     /// Returns the failure of a call that was parked or in flight at a replica of the cluster which
     /// is gone. It is never started again.
     pub fn replica_lost() -> Self {

@@ -143,14 +143,14 @@ pub struct Handshake {
     late: Option<HandshakeAgreement>,
     /// The outcome of `initialize`, while the other answer may still come.
     initialized: Option<Result<HandshakeAgreement, String>>,
-    instructions: HandshakeInstructions,
+    results: HandshakeResults,
 }
 
-/// The server's instructions in its answers so far.
+/// The server's results so far, as it sent them.
 #[derive(Debug, Default)]
-struct HandshakeInstructions {
-    discovered: Option<Arc<str>>,
-    initialized: Option<Arc<str>>,
+struct HandshakeResults {
+    discovered: Option<RawJson>,
+    initialized: Option<RawJson>,
 }
 
 impl Handshake {
@@ -167,7 +167,7 @@ impl Handshake {
             is_unanswered: false,
             late: None,
             initialized: None,
-            instructions: HandshakeInstructions::default(),
+            results: HandshakeResults::default(),
         }
     }
 
@@ -183,9 +183,14 @@ impl Handshake {
 
     /// Returns the server's instructions, cleaned, from the answer that this agreement is of.
     pub fn instructions(&self, agreed: HandshakeAgreement) -> Option<Arc<str>> {
+        self.result(agreed).and_then(read_instructions)
+    }
+
+    /// Returns the server's result that this agreement is of.
+    pub fn result(&self, agreed: HandshakeAgreement) -> Option<&RawJson> {
         match agreed.revision.era() {
-            Era::Modern => self.instructions.discovered.clone(),
-            Era::Legacy => self.instructions.initialized.clone(),
+            Era::Modern => self.results.discovered.as_ref(),
+            Era::Legacy => self.results.initialized.as_ref(),
         }
     }
 
@@ -194,8 +199,8 @@ impl Handshake {
     pub fn heard(&mut self, status: Option<u16>, reply: HandshakeReply) -> HandshakeAction {
         if let HandshakeReply::Answer(Ok(result)) = &reply {
             match self.question {
-                HandshakeQuestion::Discover(_) => self.instructions.discovered = read_instructions(result),
-                HandshakeQuestion::Initialize => self.instructions.initialized = read_instructions(result),
+                HandshakeQuestion::Discover(_) => self.results.discovered = Some(result.clone()),
+                HandshakeQuestion::Initialize => self.results.initialized = Some(result.clone()),
             }
         }
         let next = match self.question {
@@ -215,7 +220,7 @@ impl Handshake {
             return HandshakeAction::Wait(None);
         }
         if let Ok(result) = answer {
-            self.instructions.discovered = read_instructions(result);
+            self.results.discovered = Some(result.clone());
         }
         match (judge_discover(answer), self.initialized.take()) {
             (DiscoverVerdict::Modern(agreed), Some(Err(_))) => HandshakeAction::Agreed(agreed),

@@ -26,7 +26,7 @@ use crate::engine::connection::batch;
 use crate::engine::connection::pending::{PendingLookup, PendingRequests};
 use crate::engine::connection::turns::TurnGate;
 use crate::engine::connection::unasked::{MessageStream, NoticeRecipient, RequestDecision, find_recipient};
-use crate::engine::failure::{CallFailure, ExecutionDoubt, FailureReason};
+use crate::engine::failure::CallFailure;
 use crate::engine::fault::ProtocolFault;
 use crate::engine::handshake::{
     EraHint, Handshake, HandshakeAction, HandshakeAgreement, HandshakeQuestion, HandshakeReply, HandshakeTransport,
@@ -177,6 +177,8 @@ pub struct Peer<P> {
     unread: Option<UnreadableBytes>,
     out: BytesMut,
     events: VecDeque<PeerEvent>,
+    /// The server's result of the handshake.
+    greeting: Option<RawJson>,
 }
 
 impl<P: CallPort> Peer<P> {
@@ -201,6 +203,7 @@ impl<P: CallPort> Peer<P> {
             unread: None,
             out: BytesMut::new(),
             events: VecDeque::new(),
+            greeting: None,
         };
         peer.ask_question(question);
         peer
@@ -209,6 +212,11 @@ impl<P: CallPort> Peer<P> {
     /// Returns the lines to write, newlines included. The owner takes them from the front.
     pub fn outgoing(&mut self) -> &mut BytesMut {
         &mut self.out
+    }
+
+    /// Takes the server's result of the handshake, which is there once the handshake has succeeded.
+    pub fn take_greeting(&mut self) -> Option<RawJson> {
+        self.greeting.take()
     }
 
     /// Takes the counts of reserved words that were removed from the server's messages since the
@@ -366,13 +374,14 @@ impl<P: CallPort> Peer<P> {
     /// Fails every call in flight, because the process or its pipe has ended. Whether the calls
     /// were executed is not known.
     pub fn handle_closed(&mut self, why: &str) {
+        self.handle_loss(why, &CallFailure::crashed());
+    }
+
+    /// Fails every call in flight with this failure, because the connection has ended.
+    pub fn handle_loss(&mut self, why: &str, failure: &CallFailure) {
         for waiting in self.pending.drain() {
             if let RequestInFlight::Call(port) = waiting {
-                port.done(CallOutcome::Failed(CallFailure::new(
-                    FailureReason::UpstreamCrashed,
-                    ExecutionDoubt::Unknown,
-                    "The server ended while the call was in progress.",
-                )));
+                port.done(CallOutcome::Failed(failure.clone()));
             }
         }
         if let PeerState::Opening { handshake, .. } = &mut self.state
@@ -527,10 +536,11 @@ impl<P: CallPort> Peer<P> {
         if agreed.revision.era() == Era::Legacy {
             put_line(&mut self.out, &message::encode_notification("notifications/initialized", None));
         }
-        let instructions = match &self.state {
-            PeerState::Opening { handshake, .. } => handshake.instructions(agreed),
-            PeerState::Ready(_) | PeerState::Failed => None,
+        let (instructions, greeting) = match &self.state {
+            PeerState::Opening { handshake, .. } => (handshake.instructions(agreed), handshake.result(agreed).cloned()),
+            PeerState::Ready(_) | PeerState::Failed => (None, None),
         };
+        self.greeting = greeting;
         self.state = PeerState::Ready(agreed);
         self.events.push_back(PeerEvent::Ready(agreed));
         if !self.reads_lists {

@@ -118,7 +118,7 @@ impl Meta {
     }
 
     /// Returns the client's capabilities; `None` if the request does not claim to be modern.
-    pub(crate) fn client_capabilities(&self) -> Option<&RawJson> {
+    pub fn client_capabilities(&self) -> Option<&RawJson> {
         self.0.get(CLIENT_CAPABILITIES).filter(|_| self.has_claim())
     }
 

@@ -48,6 +48,36 @@ pub fn uptime() -> Duration {
     now().duration_since(*START)
 }
 
+/// Returns the time since the machine was started, with the time in which it slept. All processes
+/// of the machine read one clock.
+#[cfg(not(any(test, feature = "testing")))]
+pub fn since_boot() -> Duration {
+    boot_time()
+}
+
+/// Returns the time since the machine was started; on a runtime whose time is paused, moved by the
+/// runtime's clock.
+#[cfg(any(test, feature = "testing"))]
+pub fn since_boot() -> Duration {
+    // Each thread of tests may have a runtime of its own.
+    thread_local! {
+        static BEGUN: (Duration, Instant) = (boot_time(), now());
+    }
+    BEGUN.with(|(at, begun)| *at + since(*begun))
+}
+
+#[cfg(target_os = "linux")]
+fn boot_time() -> Duration {
+    let read = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    // Neither number is negative on this clock.
+    Duration::new(read.tv_sec.unsigned_abs(), u32::try_from(read.tv_nsec).unwrap_or_default())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn boot_time() -> Duration {
+    uptime()
+}
+
 /// Returns the wall time in seconds since 1970, for metrics and dates on disk; never for a decision
 /// about access.
 pub fn unix_seconds() -> u64 {

@@ -1,6 +1,7 @@
 //! The connections to one other replica. Each carries one request at a time, so a client that reads
 //! slowly delays no other, and a replica that does not answer costs its own requests only.
 
+use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use http::uri::Authority;
 use http::{Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
@@ -41,6 +43,9 @@ const IDLE: Duration = Duration::from_secs(4);
 const CONNECT_TIME: Duration = Duration::from_secs(3);
 /// Most bytes that are read ahead on a connection.
 const READ_AHEAD: usize = 64 * 1024;
+
+/// The body of a request that goes on after the head of its response.
+pub(super) type LineBody = UnsyncBoxBody<Bytes, Infallible>;
 
 type PeerSender = SendRequest<Full<Bytes>>;
 
@@ -126,6 +131,22 @@ impl PeerLink {
         }
     }
 
+    /// Sends a request whose body goes on after the head of its response, on a connection of its
+    /// own. Returns the response, and the slot to hold while the connection is in use.
+    ///
+    /// # Errors
+    /// [`PassingError`].
+    pub(super) async fn open_lines(
+        &self,
+        request: Request<LineBody>,
+    ) -> Result<(Response<Incoming>, OwnedSemaphorePermit), PassingError> {
+        let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| PassingError::Busy)?;
+        let opened = timeout(CONNECT_TIME, self.connect()).await;
+        let mut sender = opened.unwrap_or_else(|_| Err(PassingError::Unreached("it took too long".to_owned())))?;
+        let response = sender.send_request(request).await.map_err(|error| PassingError::Lost(error.to_string()))?;
+        Ok((response, slot))
+    }
+
     fn answered(
         self: &Arc<Self>,
         response: Response<Incoming>,
@@ -148,7 +169,7 @@ impl PeerLink {
     }
 
     /// Opens a connection, and spawns the task that drives it; the task ends with its sender.
-    async fn connect(&self) -> Result<PeerSender, PassingError> {
+    async fn connect<B: RequestBody>(&self) -> Result<SendRequest<B>, PassingError> {
         let unreached = |error: io::Error| {
             let is_refused = error.kind() == io::ErrorKind::ConnectionRefused;
             if is_refused { PassingError::Refused } else { PassingError::Unreached(error.to_string()) }
@@ -162,10 +183,10 @@ impl PeerLink {
         self.open(stream).await
     }
 
-    async fn open(
+    async fn open<B: RequestBody>(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    ) -> Result<PeerSender, PassingError> {
+    ) -> Result<SendRequest<B>, PassingError> {
         let Some(tls) = &self.tls else { return drive(stream).await };
         let unreached = |why: String| PassingError::Unreached(why);
         // The name is sent and not judged: the key is that of the replica's row.
@@ -175,7 +196,13 @@ impl PeerLink {
     }
 }
 
-async fn drive(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<PeerSender, PassingError> {
+/// The body of a request to a replica.
+trait RequestBody: Body<Data = Bytes, Error = Infallible> + Send + 'static {}
+impl<B: Body<Data = Bytes, Error = Infallible> + Send + 'static> RequestBody for B {}
+
+async fn drive<B: RequestBody>(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> Result<SendRequest<B>, PassingError> {
     let unreached = |error: hyper::Error| PassingError::Unreached(error.to_string());
     let handshake = http1::Builder::new().max_buf_size(READ_AHEAD).handshake(TokioIo::new(stream)).await;
     let (sender, connection) = handshake.map_err(unreached)?;

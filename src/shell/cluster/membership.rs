@@ -74,7 +74,7 @@ pub enum SessionHolder {
 /// The state of a replica as a member of its cluster.
 #[derive(Debug)]
 pub struct Cluster {
-    store: Arc<dyn ReplicaOperations>,
+    pub(super) store: Arc<dyn ReplicaOperations>,
     key: PeerKey,
     tls: Option<PeerTls>,
     run: Arc<CurrentRun>,
@@ -194,6 +194,11 @@ impl Cluster {
             url.set_port(Some(port)).ok()?;
         }
         Some(url.authority().to_owned())
+    }
+
+    /// Returns the name of this replica.
+    pub fn name(&self) -> String {
+        self.facts.lock().name.clone()
     }
 
     /// Returns the current run; `None` before [`Self::join`].

@@ -26,6 +26,7 @@ mod completions;
 mod consent;
 mod instructions;
 mod login;
+mod programs;
 
 impl Service {
     /// Serves one request that is not bound to a session or stream of its own: checks its

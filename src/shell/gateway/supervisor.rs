@@ -41,7 +41,7 @@ use crate::upstream::process::lifeline::Lifeline;
 use crate::upstream::process::mark::OwnerMarks;
 use crate::upstream::process::prior::PriorPrograms;
 use crate::upstream::session::handle::UpstreamHandle;
-use crate::upstream::spawner::{IntakeLimits, Spawner};
+use crate::upstream::spawner::{ClusterMembership, IntakeLimits, Spawner};
 
 mod draft;
 mod launches;
@@ -84,6 +84,7 @@ pub struct SupervisorServices {
     pub marks: OwnerMarks,
     /// Programs of the daemon before this one.
     pub prior: PriorPrograms,
+    pub membership: ClusterMembership,
     pub role: GatewayRole,
 }
 
@@ -331,6 +332,7 @@ impl Supervisor {
             marks: self.parts.marks.clone(),
             lifeline: self.lifeline_of(&spec),
             prior: self.parts.prior.clone(),
+            membership: self.parts.membership.clone(),
             gate: Arc::new(LaunchGate::new(self.parts.pins.clone(), &spec, launch_denial(&self.policy, &spec.name))),
         };
         let serves = self.parts.role == GatewayRole::Serve;

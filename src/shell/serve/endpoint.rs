@@ -44,6 +44,7 @@ use crate::wire::message::{Message, Request};
 
 mod batch;
 pub(super) mod cluster;
+mod programs;
 mod route;
 mod subscription;
 

@@ -13,12 +13,12 @@ use hyper::body::Incoming;
 
 use crate::base::budget::{BudgetRoom, ByteBudget};
 use crate::base::callers::CallerNumber;
+use crate::cluster::passed::is_passed_body;
 use crate::engine::client::heard::MessageRefusal;
 use crate::listener::body::ReplyBody;
 use crate::listener::press::BodyPace;
 use crate::listener::reply;
 use crate::serve::front::ListenerState;
-use crate::serve::passed::is_passed_body;
 use crate::wire::coding;
 use crate::wire::id::ClientId;
 use crate::wire::message::encode_error;

@@ -52,7 +52,8 @@ pub use self::pins::{PinOperations, PinStepResult, PinStepResults, PinTable};
 #[cfg(any(test, feature = "testing"))]
 pub use self::replicas::MemoryReplicas;
 pub use self::replicas::{
-    DEAD_AFTER, DOUBTFUL_AFTER, KeptReplica, ReplicaOperations, ReplicaRow, SessionClaim, SessionGift,
+    DEAD_AFTER, DOUBTFUL_AFTER, KeptReplica, LEASE, LEASE_MARGIN, LeaseClaim, LeaseId, LeaseOutcome, ReplicaOperations,
+    ReplicaRow, SessionClaim, SessionGift,
 };
 pub use self::restored::{BackupRows, ReplacementOperations, RestoreMark, RestoreOperations};
 pub use self::sealed::{ResealPosition, ResealedPart, SealOperations};

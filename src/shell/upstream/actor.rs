@@ -16,6 +16,7 @@ pub(crate) mod conversation;
 pub(crate) mod http;
 mod http_lists;
 pub(super) mod listing;
+mod placed;
 mod retry;
 pub(crate) mod sse;
 
@@ -24,18 +25,19 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::base::clock;
-use crate::config::{EraChoice, HttpTransport, StartMode, UpstreamSettings, UpstreamTarget, duration_text};
+use crate::config::{EraChoice, HttpTransport, Placement, StartMode, UpstreamSettings, UpstreamTarget, duration_text};
 use crate::engine::handshake::EraHint;
 use crate::engine::pace::restart::{StartBackoff, StartFailure};
 use crate::upstream::actor::context::{ActorContext, ActorNews, LifeResult};
 use crate::upstream::actor::conversation::serve_process;
+use crate::upstream::actor::placed::serve_placed;
 use crate::upstream::actor::retry::{RestEnd, forget, pause};
 use crate::upstream::http::remote::RemoteServer;
 use crate::upstream::process::launch::Launch;
 use crate::upstream::session::handle::UpstreamHandle;
 use crate::upstream::session::lane::{Lane, ListReceiver};
 use crate::upstream::session::link::LinkState;
-use crate::upstream::spawner::Spawner;
+use crate::upstream::spawner::{ClusterMembership, Spawner};
 use crate::upstream::state::last_words::without;
 use crate::upstream::state::standing::CredentialStanding;
 
@@ -96,7 +98,22 @@ async fn serve_as(context: &ActorContext, spec: &UpstreamSettings, hint: EraHint
     };
     if let Some(mut launch) = Launch::of(spec, found, context.spawner.marks.next()) {
         launch.lifeline.clone_from(&context.spawner.lifeline);
-        return Box::pin(serve_process(context, launch, hint)).await;
+        if spec.placement == Placement::Each {
+            return Box::pin(serve_process(context, launch, hint)).await;
+        }
+        return match &context.spawner.membership {
+            ClusterMembership::Alone => Box::pin(serve_process(context, launch, hint)).await,
+            ClusterMembership::Replica(cluster) if context.lane.is_main() => {
+                Box::pin(serve_placed(context, cluster, launch, hint)).await
+            }
+            ClusterMembership::Replica(_) => {
+                LifeResult { why: "it has a single session".to_owned(), next: None, served: None }
+            }
+            ClusterMembership::Outside => {
+                let why = "`placement = \"one\"`: only the daemons of the cluster run it".to_owned();
+                LifeResult { why, next: None, served: None }
+            }
+        };
     }
     match spec.target.clone() {
         UpstreamTarget::Stdio { .. } => {

@@ -2,3 +2,5 @@
 
 pub(crate) mod call;
 pub(crate) mod connection;
+pub(crate) mod link;
+pub(crate) mod share;

@@ -6,6 +6,7 @@ mod cgroup;
 #[cfg_attr(not(target_os = "linux"), path = "process/unguarded.rs")]
 pub mod guard;
 pub mod launch;
+pub(super) mod leased;
 pub mod lifeline;
 #[cfg_attr(not(target_os = "linux"), path = "process/unmarked.rs")]
 pub mod mark;

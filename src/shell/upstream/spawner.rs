@@ -10,7 +10,8 @@ use crate::base::slots::SlotPool;
 use crate::base::stop::StopTimes;
 use crate::base::task_group::TaskGroup;
 use crate::catalog::name::UpstreamName;
-use crate::config::{Limits, UpstreamSettings};
+use crate::cluster::membership::Cluster;
+use crate::config::{Limits, Placement, UpstreamSettings};
 use crate::engine::connection::ask::DeclaredCapabilities;
 use crate::mcp::asking::kinds::InputKinds;
 use crate::mcp::voice::UpstreamReader;
@@ -53,6 +54,18 @@ impl IntakeLimits {
     }
 }
 
+/// The relation of this process to a cluster.
+#[derive(Clone, Debug, Default)]
+pub enum ClusterMembership {
+    /// The configuration names no cluster.
+    #[default]
+    Alone,
+    /// A replica of the cluster.
+    Replica(Arc<Cluster>),
+    /// The configuration names a cluster, and this process is none of its replicas.
+    Outside,
+}
+
 /// The parts needed to open a session.
 #[derive(Clone, Debug)]
 pub struct Spawner {
@@ -76,13 +89,15 @@ pub struct Spawner {
     pub lifeline: Option<Arc<Lifeline>>,
     /// Programs of the daemon before this one, whose end is awaited before a start.
     pub prior: PriorPrograms,
+    pub membership: ClusterMembership,
 }
 
 impl Spawner {
     /// Returns the client capabilities of the main session, with Apps if the upstream may have them. A shared process may ask questions only
-    /// if there can be only one caller.
+    /// if there can be only one caller, on this replica alone.
     pub fn declared(&self, spec: &UpstreamSettings) -> DeclaredCapabilities {
-        let declared = if spec.is_shared_process() && !self.many_callers {
+        let serves_replicas = spec.placement == Placement::One && !matches!(self.membership, ClusterMembership::Alone);
+        let declared = if spec.is_shared_process() && !self.many_callers && !serves_replicas {
             DeclaredCapabilities::new(
                 InputKinds { form: true, url: true, sampling: true, roots: true, ..InputKinds::default() },
                 &spec.roots,

@@ -146,7 +146,9 @@ impl ResourceSubscriptions {
             return;
         }
         let Some(link) = lane.open_link() else { return };
-        if link.agreed().revision.era() == Era::Legacy {
+        if link.is_shared() && link.agreed().revision.era() == Era::Legacy {
+            // Another replica may watch it: see `upstream::line::share`.
+        } else if link.agreed().revision.era() == Era::Legacy {
             let outcome = ask(handle, &link, permit, Method::ResourcesUnsubscribe, &original);
             // A server that does not answer keeps sending updates, which are ignored.
             drop(tokio::time::timeout(CONFIRM, outcome).await);

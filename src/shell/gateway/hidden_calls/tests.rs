@@ -64,6 +64,7 @@ fn gateway() -> Gateway {
         times: StopTimes::DAEMON,
         marks: OwnerMarks::claim(None),
         prior: Default::default(),
+        membership: Default::default(),
     };
     let approvals = Arc::new(Approvals::memory(&config.consent));
     let supervised = supervisor::start(config, parts).unwrap();

@@ -36,6 +36,7 @@ fn supervisor(
         times: StopTimes::DAEMON,
         marks: OwnerMarks::claim(None),
         prior: Default::default(),
+        membership: Default::default(),
     };
     build(config, parts).unwrap()
 }

@@ -9,9 +9,12 @@ use futures_util::future::BoxFuture;
 use http::{Request as HttpRequest, StatusCode};
 use hyper::body::Incoming;
 
+use super::programs::serve_program;
 use super::route::{AdmittedPeer, EndpointRoute, admit_passed};
 use super::{AuthenticatedRequest, HttpReply, SESSION};
+use crate::cluster::lines::program_of_path;
 use crate::cluster::membership::Cluster;
+use crate::cluster::passed::mark_served;
 use crate::engine::client::asked::is_modern;
 use crate::engine::route::RequestParams;
 use crate::engine::sealed::run_id::{RunId, split_mark};
@@ -20,20 +23,25 @@ use crate::mcp::version::{Era, Revision};
 use crate::serve::front::{HttpConnection, ListenerState};
 use crate::serve::legacy_sse;
 use crate::serve::modern::{self, RequestHeaders};
-use crate::serve::passed::mark_served;
 use crate::serve::passing::{PassableRequest, misdirected};
 use crate::wire::message::Request;
 
 /// The address of a client that is connected to another replica.
 const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// Answers a request that another replica has passed on. It is served here or not at all.
+/// Answers a request that another replica has passed on, or its request for a program of this one.
+/// Either is served here or not at all.
 pub(crate) fn handle_passed<'r>(
     front: &'r Arc<ListenerState>,
     request: HttpRequest<Incoming>,
     seat: &'r HttpConnection,
 ) -> BoxFuture<'r, HttpReply> {
-    Box::pin(answer_passed(front, request, seat))
+    Box::pin(async move {
+        if program_of_path(request.uri().path()).is_some() {
+            return serve_program(front, request, seat).await;
+        }
+        Box::pin(answer_passed(front, request, seat)).await
+    })
 }
 
 async fn answer_passed(front: &Arc<ListenerState>, request: HttpRequest<Incoming>, seat: &HttpConnection) -> HttpReply {

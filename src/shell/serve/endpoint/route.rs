@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{Response, StatusCode};
 
+use crate::cluster::passed::take_caller;
 use crate::engine::sealed::run_id::RunId;
 use crate::listener::body::ReplyBody;
 use crate::listener::callers::credentials::CallerAccess;
@@ -12,7 +13,6 @@ use crate::listener::reply;
 use crate::listener::routes::ENDPOINT;
 use crate::serve::front::{HttpConnection, ListenerState, not_found};
 use crate::serve::legacy_sse;
-use crate::serve::passed::take_caller;
 use crate::serve::passing::misdirected;
 
 /// The service that a request is for, with its caller.

@@ -66,6 +66,36 @@ pub struct SessionGift {
     pub until: u64,
 }
 
+/// Time for which the lease of an upstream lasts after it was taken or renewed.
+pub const LEASE: Duration = Duration::from_secs(15);
+/// Time between the end of a lease and the next owner, and between the end of a program and the end
+/// of its lease.
+pub const LEASE_MARGIN: Duration = Duration::from_secs(2);
+
+/// The id of one lease, from the moment at which it was taken to its end.
+pub type LeaseId = [u8; 16];
+
+/// The wish of a replica to run the program of an upstream that one replica runs at a time, or to
+/// go on running it.
+#[derive(Clone, Debug)]
+pub struct LeaseClaim {
+    /// Name of the upstream.
+    pub upstream: String,
+    pub lease: LeaseId,
+    pub by: RunId,
+}
+
+/// The answer to a [`LeaseClaim`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseOutcome {
+    /// The lease lasts for [`LEASE`] from the moment at which it was asked for.
+    Taken,
+    /// Another lease of this run lasts.
+    HeldBy(RunId),
+    /// The store is another one than before, so a lease of before may be missing in it.
+    Unknown,
+}
+
 /// Operations on replicas, each of them one transaction.
 pub trait ReplicaOperations: std::fmt::Debug + Send + Sync {
     /// Writes the row of a run with its heartbeat, and returns all rows. `None` if the row was
@@ -85,4 +115,11 @@ pub trait ReplicaOperations: std::fmt::Debug + Send + Sync {
 
     /// Gives a session to another run, as if that had claimed it, unless it is not the giver's.
     fn give_session(&self, gift: SessionGift) -> DbOperation<'_, ()>;
+
+    /// Takes the lease of an upstream, or renews it. Another lease stands in the way until
+    /// [`LEASE_MARGIN`] after its end.
+    fn claim_lease(&self, claim: LeaseClaim) -> DbOperation<'_, LeaseOutcome>;
+
+    /// Ends a lease whose program has ended. Any other lease of the upstream stays.
+    fn release_lease(&self, upstream: String, lease: LeaseId) -> DbOperation<'_, ()>;
 }

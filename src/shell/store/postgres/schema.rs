@@ -12,7 +12,7 @@ use crate::base::clock;
 use crate::store::port::DbError;
 
 /// The step at place 0 makes version 1.
-const STEPS: &[&str] = &[TABLES];
+const STEPS: &[&str] = &[TABLES, LEASES];
 
 /// Statements before the first step. The tables have a schema of their own, so that no table of
 /// another program is taken for one of them.
@@ -116,6 +116,13 @@ CREATE TABLE client_tokens (
     name TEXT COLLATE "C" PRIMARY KEY, prefix BYTEA NOT NULL UNIQUE, rest BYTEA NOT NULL, scopes TEXT NOT NULL,
     created BIGINT NOT NULL, expires BIGINT, last_used BIGINT
 );
+"#;
+
+/// Version 2: which replica runs the program of an upstream that one of them runs at a time.
+/// `until` is the end of the lease on the clock of the database, in milliseconds since 1970. A
+/// replica that does not know the table runs no such program.
+const LEASES: &str = r#"
+CREATE TABLE leases (upstream TEXT PRIMARY KEY, lease BYTEA NOT NULL, run BYTEA NOT NULL, until BIGINT NOT NULL);
 "#;
 
 /// Takes the steps that the database lacks. One of several replicas takes them, the others find

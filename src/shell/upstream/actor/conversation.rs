@@ -14,6 +14,7 @@ use crate::base::clock;
 use crate::base::never::or_never;
 use crate::base::stop;
 use crate::catalog::inventory::{Inventory, ListBounds, ListGap};
+use crate::engine::failure::CallFailure;
 use crate::engine::fault::ProtocolFault;
 use crate::engine::handshake::{EraHint, HandshakeAgreement, PROBE_TIME};
 use crate::engine::peer::{PeerOptions, PeerTimes};
@@ -25,6 +26,7 @@ use crate::upstream::line::connection::{self, ConnectionEnd, RefusedRequest, Std
 #[cfg(not(any(test, feature = "testing")))]
 use crate::upstream::process::guard::GuardedChild as ProgramHandle;
 use crate::upstream::process::launch::Launch;
+use crate::upstream::process::leased::LeasedWriter;
 use crate::upstream::process::stderr;
 use crate::upstream::session::link::{LinkState, UpstreamLink};
 use crate::upstream::spawner::Spawner;
@@ -34,6 +36,16 @@ use crate::wire::foreign;
 
 /// How long to wait for the rest of stderr after a child has exited.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// The carrier of a conversation.
+pub(crate) enum LineCarrier {
+    /// The pipes of a program, which other replicas may use too.
+    Program { is_shared: bool },
+    /// An event stream and POSTs, with the messages that could not be posted.
+    Posts(mpsc::Receiver<RefusedRequest>),
+    /// The link to the replica that runs the program.
+    Replica,
+}
 
 /// Starts a child and converses with it until it ends. Explains its end with exit status and last
 /// words.
@@ -76,7 +88,9 @@ pub(super) async fn serve_process(context: &ActorContext, launch: Launch, hint: 
     let (begun, start) = (clock::now(), handle.start_limit());
     let context =
         ActorContext { spawner: Spawner { stop: stop.child_token(), ..context.spawner.clone() }, ..context.clone() };
-    let talk = converse(&context, (hint, start), stdin, stdout, None);
+    let stdin = LeasedWriter::new(stdin, launch.lease.clone());
+    let carrier = LineCarrier::Program { is_shared: launch.lease.is_some() };
+    let talk = converse(&context, (hint, start), stdin, stdout, carrier);
     tokio::pin!(talk);
     let mut lost = None;
     let (ended, served) = tokio::select! {
@@ -122,13 +136,13 @@ pub(super) async fn serve_process(context: &ActorContext, launch: Launch, hint: 
 
 /// Converses over a pair of line streams, and reports to the supervisor what it learns. Returns why
 /// it ended, and for how long the server was ready. `start` says how to ask for the era, and how
-/// long the handshake may take. `refusals` are messages that a carrier could not deliver.
+/// long the handshake may take.
 pub(crate) async fn converse(
     context: &ActorContext,
     start: (EraHint, Duration),
     writer: impl AsyncWrite + Unpin,
     reader: impl AsyncRead + Unpin,
-    refusals: Option<mpsc::Receiver<RefusedRequest>>,
+    carrier: LineCarrier,
 ) -> (ConnectionEnd, Option<Duration>) {
     let (handle, lane) = (&context.handle, &context.lane);
     let Spawner { stop, intake, .. } = &context.spawner;
@@ -143,7 +157,12 @@ pub(crate) async fn converse(
     };
     let relist = if lane.is_main() { Arc::clone(&handle.unread.now) } else { Arc::default() };
     let judged = lane.is_main().then(|| handle.judged.subscribe());
-    let options = StdioOptions { peer, intake: intake.clone(), relist, judged };
+    let (refusals, is_shared, loss) = match carrier {
+        LineCarrier::Program { is_shared } => (None, is_shared, CallFailure::crashed()),
+        LineCarrier::Posts(refusals) => (Some(refusals), false, CallFailure::crashed()),
+        LineCarrier::Replica => (None, false, CallFailure::replica_lost()),
+    };
+    let options = StdioOptions { peer, intake: intake.clone(), relist, judged, is_shared, loss };
     let (news_in, mut news_out) = mpsc::channel(64);
     let mut tell = |news: StdioNews| match news {
         StdioNews::Fault(fault) => handle.metrics.fault(fault),

@@ -23,7 +23,7 @@ use crate::base::budget::{BudgetRoom, ByteBudget};
 use crate::base::clock;
 use crate::engine::handshake::EraHint;
 use crate::upstream::actor::context::{ActorContext, LifeResult};
-use crate::upstream::actor::conversation::converse;
+use crate::upstream::actor::conversation::{LineCarrier, converse};
 use crate::upstream::http::answer::{coded, drain, is_event_stream};
 use crate::upstream::http::failure::failure;
 use crate::upstream::http::remote::RemoteServer;
@@ -77,7 +77,7 @@ pub(crate) async fn serve(context: &ActorContext, remote: &Arc<RemoteServer>, li
     let (reader, writer) = split(near);
     // A server of 2024-11-05 knows `initialize` and no newer question.
     let (refused, refusals) = mpsc::channel(MAX_POSTS);
-    let talk = converse(context, (EraHint::Legacy, left), writer, reader, Some(refusals));
+    let talk = converse(context, (EraHint::Legacy, left), writer, reader, LineCarrier::Posts(refusals));
     let max_message_bytes = context.spawner.intake.max_message_bytes();
     // A call ends after its hard limit, so no POST about it needs to last longer.
     let budget = Arc::clone(&context.spawner.intake.budget);

@@ -4,13 +4,11 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::BufMut as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::aside::{LONG_TEXT, run_aside_if};
@@ -22,13 +20,13 @@ use crate::engine::call::OutgoingCall;
 use crate::engine::connection::turns::TurnGate;
 use crate::engine::failure::{CallFailure, ExecutionDoubt};
 use crate::engine::fault::ProtocolFault;
-use crate::engine::handshake::{EraHint, HandshakeAgreement};
+use crate::engine::handshake::EraHint;
 use crate::engine::lists::ListTrouble;
 use crate::engine::peer::{CallPort as _, Peer, PeerEvent, PeerOptions};
-use crate::mcp::log::SessionLogLevel;
 use crate::mcp::method::ItemList;
 use crate::telemetry::metrics::UpstreamMetrics;
-use crate::upstream::line::call::{LineCall, LineCallSignal, StdioExchange, StdioPort, stdio_call};
+use crate::upstream::line::call::{LineCall, LineCallSignal, StdioPort};
+use crate::upstream::line::link::{CHANGES, ProgramChange, SharedProgram, StdioLink};
 use crate::upstream::spawner::IntakeLimits;
 use crate::wire::id::WireId;
 use crate::wire::json::raw::RawJson;
@@ -47,39 +45,6 @@ const GARBAGE_LIMIT: u32 = 100;
 const GARBAGE_WINDOW: Duration = Duration::from_secs(10);
 /// The reason why the beginning of a line is no message.
 const UNFINISHED: &str = "a line without its end (a line feed)";
-
-/// A sender of calls to a running child. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct StdioLink {
-    pub agreed: HandshakeAgreement,
-    calls: mpsc::Sender<LineCall>,
-    signals: mpsc::UnboundedSender<LineCallSignal>,
-    keys: Arc<AtomicU64>,
-    budget: Arc<ByteBudget>,
-    /// The log level that the server was asked for.
-    pub logs: Arc<SessionLogLevel>,
-}
-
-impl StdioLink {
-    /// Sends a call to the child's task.
-    pub fn call(&self, outgoing: OutgoingCall) -> StdioExchange {
-        let key = self.keys.fetch_add(1, Ordering::Relaxed);
-        let (party, budget, signals) = (outgoing.party.clone(), Arc::clone(&self.budget), self.signals.clone());
-        let (port, exchange) = stdio_call(key, party, outgoing.wants(), budget, signals);
-        // The channel has room for as many calls as a connection can have. If it were full, the
-        // port would be dropped, and the exchange would report that nothing was sent.
-        if let Err(TrySendError::Closed(LineCall { outgoing, port })) = self.calls.try_send(LineCall { outgoing, port })
-        {
-            port.unsent(outgoing);
-        }
-        exchange
-    }
-
-    /// Returns whether the child's task accepts calls.
-    pub fn is_open(&self) -> bool {
-        !self.calls.is_closed()
-    }
-}
 
 /// News from the task, for the code that runs it.
 #[derive(Debug)]
@@ -125,6 +90,10 @@ pub(crate) struct StdioOptions {
     pub relist: Arc<Notify>,
     /// How long it took to judge the last lists, if the lists of this connection are judged.
     pub judged: Option<watch::Receiver<Duration>>,
+    /// True if other replicas use the program too.
+    pub is_shared: bool,
+    /// The failure of calls in flight at the end of the connection.
+    pub loss: CallFailure,
 }
 
 /// An event in the task's loop.
@@ -160,6 +129,10 @@ struct ChildConnection<'a> {
     /// call.
     unwritten: VecDeque<(u64, u64, OutgoingCall)>,
     news: &'a mut (dyn FnMut(StdioNews) + Send),
+    /// Where changes are told to other replicas; `None` if none uses the program.
+    changes: Option<broadcast::Sender<ProgramChange>>,
+    /// True once the lists were read.
+    has_listed: bool,
     calls_in: mpsc::Sender<LineCall>,
     signals_in: mpsc::UnboundedSender<LineCallSignal>,
     /// Start of the time in which bytes wait and the child takes none.
@@ -219,6 +192,8 @@ pub(crate) async fn run(
         unwritten: VecDeque::new(),
         decoder: LineDecoder::new(options.intake.max_message_bytes()),
         news,
+        changes: options.is_shared.then(|| broadcast::channel(CHANGES).0),
+        has_listed: false,
         calls_in,
         signals_in,
         stalled_since: None,
@@ -270,7 +245,7 @@ pub(crate) async fn run(
     // Before the calls' ends are reported: a call that is retried must not find this connection.
     calls.close();
     connection.give_back();
-    connection.peer.handle_closed(&ended.why);
+    connection.peer.handle_loss(&ended.why, &options.loss);
     // An end during the handshake is informative too: many servers exit at a request before
     // `initialize`.
     while let Some(event) = connection.peer.poll_event() {
@@ -423,15 +398,24 @@ impl ChildConnection<'_> {
                         keys: Arc::default(),
                         budget: Arc::clone(&self.budget),
                         logs: Arc::default(),
+                        shared: self.changes.clone().zip(self.peer.take_greeting()).map(SharedProgram::from),
                     };
                     (self.news)(StdioNews::Ready(link));
                 }
-                PeerEvent::Inventory(inventory) => (self.news)(StdioNews::Inventory(inventory)),
+                PeerEvent::Inventory(inventory) => {
+                    if std::mem::replace(&mut self.has_listed, true) {
+                        self.share(ProgramChange::Lists);
+                    }
+                    (self.news)(StdioNews::Inventory(inventory));
+                }
                 PeerEvent::List(list, trouble) => (self.news)(StdioNews::List(list, trouble)),
                 PeerEvent::Gate(gate) => (self.news)(StdioNews::Gate(gate)),
                 PeerEvent::Learned(lesson) => (self.news)(StdioNews::Learned(lesson)),
                 PeerEvent::Unclaimed(notice) => (self.news)(StdioNews::Unclaimed(notice)),
-                PeerEvent::Updated(uri) => (self.news)(StdioNews::Updated(uri)),
+                PeerEvent::Updated(uri) => {
+                    self.share(ProgramChange::Resource(uri.clone()));
+                    (self.news)(StdioNews::Updated(uri));
+                }
                 PeerEvent::Fault(fault) => {
                     (self.news)(StdioNews::Fault(fault));
                     if matches!(fault, ProtocolFault::Garbage | ProtocolFault::MalformedReply)
@@ -457,6 +441,14 @@ impl ChildConnection<'_> {
             self.stalled_since = Some(clock::now());
         }
         ControlFlow::Continue(())
+    }
+
+    /// Tells other replicas of a change, if any uses the program.
+    fn share(&self, change: ProgramChange) {
+        if let Some(changes) = &self.changes {
+            // Without a replica there is no one to tell.
+            let _unheard = changes.send(change);
+        }
     }
 
     /// Reports the beginning of a line whose end has not arrived. Returns whether there is one.

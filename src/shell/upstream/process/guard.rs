@@ -9,6 +9,9 @@
 //! A child has a cleared environment, its own process group and no new privileges. It is stopped by
 //! the end of its input, SIGTERM and SIGKILL, always with everything that it started.
 //!
+//! A program under a lease is killed by its guard when the lease ends, even if headend is stopped or
+//! the machine was asleep until then. headend tells the guard of each renewal.
+//!
 //! `order` defines the messages between headend and a guard; `watch` is the code of the guard
 //! itself.
 
@@ -24,7 +27,9 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::sync::watch::Receiver;
 
+use crate::base::clock;
 use crate::base::stop::StopTimes;
 use crate::upstream::process::launch::{Launch, SpawnError};
 use crate::upstream::process::mark::end_marked;
@@ -33,7 +38,7 @@ mod containers;
 mod order;
 pub mod watch;
 
-use self::order::{END, GUARD, GuardReport, KILL, StartOrder, TERM};
+use self::order::{END, GUARD, GuardReport, KILL, LEASE, StartOrder, TERM};
 
 /// How long a guard may take to start the program; only a stalled machine needs that long.
 const START: Duration = Duration::from_secs(20);
@@ -47,6 +52,8 @@ pub struct GuardedChild {
     heard: BytesMut,
     status: Option<ExitStatus>,
     mark: Option<String>,
+    /// The end of the program's lease, which the guard is told when it moves.
+    lease: Option<Receiver<Duration>>,
 }
 
 /// The pipes of a child.
@@ -61,6 +68,8 @@ impl GuardedChild {
     /// # Errors
     /// [`SpawnError`].
     pub async fn start(upstream: &str, launch: &Launch) -> Result<(Self, ChildPipes), SpawnError> {
+        // Before the order, which has the end as it is then.
+        let lease = launch.lease.as_ref().map(|lease| lease.until());
         let order = StartOrder::of(launch)?;
         launch.look()?;
         if !order.no_new_privileges && rustix::thread::no_new_privs() == Ok(true) {
@@ -79,7 +88,8 @@ impl GuardedChild {
         let (Some(stdout), Some(stderr)) = (guard.stdout.take(), guard.stderr.take()) else {
             return Err(SpawnError::Pipes { program: program() });
         };
-        let mut keeper = Self { guard, control, heard: BytesMut::new(), status: None, mark: launch.mark.clone() };
+        let (heard, mark) = (BytesMut::new(), launch.mark.clone());
+        let mut keeper = Self { guard, control, heard, status: None, mark, lease };
         let begun = tokio::time::timeout(START, async {
             keeper.control.write_all(&order.encode()).await?;
             Ok(keeper.report().await)
@@ -105,9 +115,26 @@ impl GuardedChild {
     }
 
     /// Waits until a guard has ended that was not told to end, and stores the child's exit status
-    /// if it comes before. Cancel-safe.
+    /// if it comes before. Meanwhile tells the guard of each later end of the lease. Cancel-safe.
     pub async fn lost(&mut self) {
-        while self.hear().await.is_some() {}
+        let Some(mut lease) = self.lease.clone() else {
+            while self.hear().await.is_some() {}
+            return;
+        };
+        loop {
+            tokio::select! {
+                heard = self.hear() => if heard.is_none() {
+                    return;
+                },
+                // Its sender outlives the program.
+                Ok(()) = lease.changed() => {
+                    let until = clock::millis(*lease.borrow_and_update());
+                    let order = [&[LEASE][..], &until.to_le_bytes()].concat();
+                    // If the order does not fit, the guard reads nothing and the lease runs out.
+                    let _full = self.control.try_write(&order);
+                }
+            }
+        }
     }
 
     /// Ends the child and everything that it started, after the caller has closed its stdin: waits,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::base::descriptors::lacks_descriptors;
+use crate::cluster::lease::ProgramLease;
 use crate::config::source::secret::Secret;
 use crate::config::{Confinement, ContainerRun, UpstreamSettings, UpstreamTarget, VariableText, inherited_variables};
 use crate::store::pins::{LaunchProgram, find_program};
@@ -87,6 +88,8 @@ pub struct Launch {
     pub mark: Option<String>,
     /// The pipe that the guard holds while the program runs.
     pub lifeline: Option<Arc<Lifeline>>,
+    /// The lease under which the program runs; `None` if it needs none.
+    pub lease: Option<Arc<ProgramLease>>,
 }
 
 /// Variables of headend's own environment.
@@ -124,8 +127,21 @@ impl Launch {
         let path_of = |program: Option<&PathBuf>| program.map(|path| path.display().to_string()).unwrap_or_default();
         let shown = word.map_or_else(|| path_of(program.as_ref()), |word| word.written().to_owned());
         let (path, expanded) = (path.flatten(), spec.expanded.clone());
-        let lifeline = None;
-        Some(Self { command, shown, program, path, inherited, env: all, cwd, expanded, confinement, mark, lifeline })
+        let (lifeline, lease) = (None, None);
+        Some(Self {
+            command,
+            shown,
+            program,
+            path,
+            inherited,
+            env: all,
+            cwd,
+            expanded,
+            confinement,
+            mark,
+            lifeline,
+            lease,
+        })
     }
 
     /// Returns whether it runs a container that gets no standard input.
@@ -159,6 +175,7 @@ impl Launch {
             confinement: Confinement::default(),
             mark: None,
             lifeline: None,
+            lease: None,
         }
     }
 

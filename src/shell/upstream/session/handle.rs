@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 
@@ -64,6 +64,8 @@ pub struct UpstreamHandle {
     /// replaced.
     pub in_flight: AtomicUsize,
     pub incarnation: AtomicU64,
+    /// Name of the replica that runs the program, if one of several does.
+    pub runs_at: ArcSwapOption<String>,
     pub health: Arc<UpstreamHealth>,
     /// The tokens of an upstream behind a URL that has no credential in the configuration.
     pub keeper: Option<Arc<TokenKeeper>>,
@@ -117,6 +119,7 @@ impl UpstreamHandle {
             opener,
             in_flight: AtomicUsize::new(0),
             incarnation: AtomicU64::new(0),
+            runs_at: ArcSwapOption::empty(),
             health,
             keeper,
             login_link: LoginLink::default(),

@@ -7,7 +7,7 @@ use crate::engine::handshake::HandshakeAgreement;
 use crate::mcp::log::SessionLogLevel;
 use crate::telemetry::upstream_state::UpstreamState;
 use crate::upstream::http::exchange::HttpLink;
-use crate::upstream::line::connection::StdioLink;
+use crate::upstream::line::link::StdioLink;
 
 /// The state of a lane.
 #[derive(Clone, Debug)]
@@ -58,6 +58,11 @@ impl UpstreamLink {
             Self::Stdio(link) => link.is_open(),
             Self::Http(_) => true,
         }
+    }
+
+    /// Returns whether other replicas use the program too.
+    pub fn is_shared(&self) -> bool {
+        matches!(self, Self::Stdio(link) if link.is_shared())
     }
 
     pub fn agreed(&self) -> HandshakeAgreement {

@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::{DEAD_AFTER, DOUBTFUL_AFTER, KeptReplica, ReplicaOperations, ReplicaRow, SessionClaim, SessionGift};
+use super::{
+    DEAD_AFTER, DOUBTFUL_AFTER, KeptReplica, LEASE, LEASE_MARGIN, LeaseClaim, LeaseId, LeaseOutcome, ReplicaOperations,
+    ReplicaRow, SessionClaim, SessionGift,
+};
 use crate::base::clock;
 use crate::engine::sealed::run_id::RunId;
 use crate::engine::sealed::session_id::SessionName;
@@ -25,7 +28,10 @@ struct MemoryTables {
     rows: BTreeMap<RunId, (String, Instant)>,
     /// The holder of each claimed session, and the expiry of its id.
     claims: HashMap<SessionName, (RunId, u64)>,
+    /// The lease of each upstream: its id, its owner and its end.
+    leases: HashMap<String, (LeaseId, RunId, Instant)>,
     is_away: bool,
+    keeps_leases: bool,
     claimed: usize,
     /// Time that was added to the clock of the directory.
     jumped: Duration,
@@ -46,6 +52,11 @@ impl MemoryReplicas {
     /// Makes every operation fail, as a store that cannot be reached does, or succeed again.
     pub fn set_away(&self, is_away: bool) {
         self.0.lock().is_away = is_away;
+    }
+
+    /// Takes no end of a lease, as if its owner were killed before it could tell, or takes them again.
+    pub fn keep_leases(&self, keeps: bool) {
+        self.0.lock().keeps_leases = keeps;
     }
 
     /// Sets the clock of the directory forward by that time, or back to the one of the machine.
@@ -129,6 +140,26 @@ impl ReplicaOperations for MemoryReplicas {
         self.operation(move |tables| {
             if tables.claims.get(&gift.name).map_or(gift.named, |(run, _)| *run) == gift.from {
                 tables.claims.insert(gift.name, (gift.to, gift.until));
+            }
+        })
+    }
+
+    fn claim_lease(&self, claim: LeaseClaim) -> DbOperation<'_, LeaseOutcome> {
+        self.operation(move |tables| match tables.leases.get(&claim.upstream) {
+            Some((lease, run, until)) if *lease != claim.lease && clock::now() <= *until + LEASE_MARGIN => {
+                LeaseOutcome::HeldBy(*run)
+            }
+            Some(_) | None => {
+                tables.leases.insert(claim.upstream, (claim.lease, claim.by, clock::now() + LEASE));
+                LeaseOutcome::Taken
+            }
+        })
+    }
+
+    fn release_lease(&self, upstream: String, lease: LeaseId) -> DbOperation<'_, ()> {
+        self.operation(move |tables| {
+            if !tables.keeps_leases && tables.leases.get(&upstream).is_some_and(|(held, ..)| *held == lease) {
+                tables.leases.remove(&upstream);
             }
         })
     }

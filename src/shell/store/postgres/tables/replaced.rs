@@ -4,8 +4,10 @@
 //! would count as unused, so everything that may be used once ends.
 
 use super::meta;
-use crate::store::port::DbError;
-use crate::store::postgres::session::{PostgresSession, column, signed};
+use crate::base::clock::millis;
+use crate::store::port::{DbError, LEASE, LEASE_MARGIN};
+use crate::store::postgres::error::failed;
+use crate::store::postgres::session::{PostgresSession, column, signed, unsigned};
 
 /// The identifier of the database's files and their timeline, which a fail-over and a restore
 /// change.
@@ -13,6 +15,11 @@ const SYSTEM: &str = "system";
 /// One more than the number of once-grants that ended because the database was another one; there
 /// until that is in an audit log.
 pub(super) const UNRECORDED: &str = "replaced";
+
+/// The time of the database, in milliseconds since 1970.
+const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+/// Time before which no lease is taken, as [`NOW`]; in the table `meta`.
+pub(super) const LEASES_FROM: &str = "leases_from";
 
 /// Compares the database with the one that the store was last used in, and ends all once-grants if
 /// it is another. Returns their number then. Must be a transaction.
@@ -29,6 +36,7 @@ pub(in crate::store::postgres) async fn end_lost_uses(
     if known.is_none() {
         return Ok(None);
     }
+    end_lost_leases(session).await?;
     let now = signed(meta::not_before(session, now).await?);
     let sql = "UPDATE grants SET state = 'invalidated', ended_at = $1 WHERE state = 'live' AND lifetime = 'once'";
     let ended = session.execute(sql, &[&now]).await?;
@@ -44,4 +52,17 @@ pub(in crate::store::postgres) async fn system(session: &PostgresSession) -> Res
     let sql = "SELECT system_identifier::text || '/' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS system \
                FROM pg_control_system()";
     session.row(sql, &[]).await?.map_or(Ok(String::new()), |row| column(&row, "system"))
+}
+
+/// Lets no replica take a lease until those that this database may have lost have ended. Must be a
+/// transaction.
+async fn end_lost_leases(session: &PostgresSession) -> Result<(), DbError> {
+    let from = time(session).await?.saturating_add(millis(LEASE + LEASE_MARGIN));
+    meta::put(session, LEASES_FROM, &from.to_be_bytes()).await
+}
+
+/// Returns the time of the database.
+pub(super) async fn time(session: &PostgresSession) -> Result<u64, DbError> {
+    let row = session.row(&format!("SELECT {NOW} AS now"), &[]).await?;
+    row.map_or_else(|| Err(failed("the database has no time")), |row| unsigned(&row, "now"))
 }

@@ -1,4 +1,4 @@
-//! The replicas of the cluster: the tables `replicas` and `session_owners`.
+//! The replicas of the cluster: the tables `replicas`, `session_owners` and `leases`.
 //!
 //! Ages are measured when the lock of the database is held, so a wait for it makes no replica
 //! older. If the clock of the database jumps forward, the replica that asks looks as old as the
@@ -8,15 +8,18 @@ use std::time::Duration;
 
 use tokio_postgres::Row;
 
+use crate::base::clock::millis;
 use crate::engine::sealed::run_id::RunId;
 use crate::engine::sealed::session_id::SessionName;
 use crate::store::port::{
-    DEAD_AFTER, DOUBTFUL_AFTER, DbError, DbOperation, KeptReplica, ReplicaOperations, ReplicaRow, SessionClaim,
-    SessionGift,
+    DEAD_AFTER, DOUBTFUL_AFTER, DbError, DbOperation, KeptReplica, LEASE, LEASE_MARGIN, LeaseClaim, LeaseId,
+    LeaseOutcome, ReplicaOperations, ReplicaRow, SessionClaim, SessionGift,
 };
 use crate::store::postgres::Postgres;
 use crate::store::postgres::error::failed;
 use crate::store::postgres::session::{PostgresSession, column, signed, unsigned};
+use crate::store::postgres::tables::meta;
+use crate::store::postgres::tables::replaced::{LEASES_FROM, time};
 
 /// Time since a heartbeat in milliseconds, as an expression over a row of `replicas`.
 const AGE: &str = "(extract(epoch FROM clock_timestamp() - beat) * 1000)::bigint";
@@ -75,6 +78,36 @@ impl ReplicaOperations for Postgres {
                 set_holder(session, &gift.name, gift.to, gift.until).await?;
             }
             Ok(())
+        })
+    }
+
+    fn claim_lease(&self, claim: LeaseClaim) -> DbOperation<'_, LeaseOutcome> {
+        self.write(async move |session: &PostgresSession| {
+            let now = time(session).await?;
+            let (lease, by) = (&claim.lease[..], &claim.by.bytes()[..]);
+            let until = signed(now.saturating_add(millis(LEASE)));
+            let renewed = "UPDATE leases SET run = $3, until = $4 WHERE upstream = $1 AND lease = $2";
+            if session.execute(renewed, &[&claim.upstream, &lease, &by, &until]).await? > 0 {
+                return Ok(LeaseOutcome::Taken);
+            }
+            if meta::number(session, LEASES_FROM).await? > now {
+                return Ok(LeaseOutcome::Unknown);
+            }
+            let over = signed(now.saturating_sub(millis(LEASE_MARGIN)));
+            session.execute("DELETE FROM leases WHERE until < $1", &[&over]).await?;
+            let sql = "INSERT INTO leases (upstream, lease, run, until) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
+            if session.execute(sql, &[&claim.upstream, &lease, &by, &until]).await? > 0 {
+                return Ok(LeaseOutcome::Taken);
+            }
+            let row = session.row("SELECT run FROM leases WHERE upstream = $1", &[&claim.upstream]).await?;
+            row.map_or(Ok(LeaseOutcome::Unknown), |row| run(&row).map(LeaseOutcome::HeldBy))
+        })
+    }
+
+    fn release_lease(&self, upstream: String, lease: LeaseId) -> DbOperation<'_, ()> {
+        self.write(async move |session: &PostgresSession| {
+            let sql = "DELETE FROM leases WHERE upstream = $1 AND lease = $2";
+            session.execute(sql, &[&upstream, &&lease[..]]).await.map(drop)
         })
     }
 }

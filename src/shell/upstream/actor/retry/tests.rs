@@ -43,6 +43,7 @@ fn context(lines: &str) -> ActorContext {
         starts: crate::base::slots::SlotPool::new(1),
         lifeline: None,
         prior: Default::default(),
+        membership: Default::default(),
     };
     let metrics = Metrics::new().unwrap().upstream("x");
     let handle = Arc::new(UpstreamHandle::new(spec, metrics, spawner.clone(), actor::open));

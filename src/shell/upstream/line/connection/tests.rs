@@ -16,6 +16,7 @@ use crate::mcp::meta::Meta;
 use crate::mcp::method::Method;
 use crate::mcp::voice::UpstreamReader;
 use crate::telemetry::metrics::Metrics;
+use crate::upstream::line::call::stdio_call;
 use crate::wire::frame::JsonBounds;
 use crate::wire::json::raw::RawJson;
 
@@ -30,6 +31,8 @@ fn options() -> StdioOptions {
         intake: IntakeLimits::new(ByteBudget::new(1 << 20), &Limits::default()),
         relist: Arc::default(),
         judged: None,
+        is_shared: false,
+        loss: CallFailure::crashed(),
     }
 }
 

@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
+use crate::base::clock::millis;
 use crate::config::ContainerRun;
 use crate::upstream::process::guard::containers::label;
 use crate::upstream::process::launch::{Launch, MARK, SpawnError};
@@ -18,6 +19,9 @@ pub(super) const GUARD: &str = "guard";
 pub(super) const TERM: u8 = b'T';
 /// The program has ended: end the processes that it left behind.
 pub(super) const END: u8 = b'E';
+/// The program may run for longer: eight bytes follow, the milliseconds since the start of the
+/// machine after which it ends, with the lowest byte first.
+pub(super) const LEASE: u8 = b'L';
 /// Send SIGKILL to all processes.
 pub(super) const KILL: u8 = b'K';
 
@@ -38,6 +42,9 @@ pub(super) struct StartOrder {
     /// Set if it runs a container: the number of arguments that are options of every engine
     /// command.
     pub(super) container: Option<usize>,
+    /// Time at which the guard ends the program by itself, in milliseconds since the start of the
+    /// machine.
+    pub(super) until: Option<u64>,
 }
 
 impl StartOrder {
@@ -60,6 +67,7 @@ impl StartOrder {
             umask: launch.confinement.umask,
             no_new_privileges: launch.confinement.no_new_privileges,
             container: container.map(|run| run.global.len()),
+            until: launch.lease.as_ref().map(|lease| millis(*lease.until().borrow())),
         })
     }
 
@@ -77,7 +85,8 @@ impl StartOrder {
         let confined = if self.no_new_privileges { "1" } else { "" };
         texts.extend([self.file.as_os_str(), &self.name, cwd.map_or(OsStr::new(""), |cwd| cwd.as_os_str())]);
         let container = self.container.map(|global| global.to_string()).unwrap_or_default();
-        texts.extend([&umask, confined, &container, &arguments].map(OsStr::new));
+        let until = self.until.map(|until| until.to_string()).unwrap_or_default();
+        texts.extend([&umask, confined, &container, &until, &arguments].map(OsStr::new));
         texts.extend(self.arguments.iter().map(OsString::as_os_str));
         texts.extend(self.environment.iter().flat_map(|(key, value)| [key.as_os_str(), value.as_os_str()]));
         let mut body = Vec::new();
@@ -116,6 +125,8 @@ impl StartOrder {
         let no_new_privileges = !text()?.is_empty();
         let container = text()?;
         let container = if container.is_empty() { None } else { Some(container.to_str()?.parse().ok()?) };
+        let until = text()?;
+        let until = if until.is_empty() { None } else { Some(until.to_str()?.parse().ok()?) };
         let arguments = text()?.to_str()?.parse::<u32>().ok()?;
         let arguments = (0..arguments).map(|_| text()).collect::<Option<_>>()?;
         let mut environment = Vec::new();
@@ -123,7 +134,7 @@ impl StartOrder {
             environment.push((key, text()?));
         }
         let cwd = Some(PathBuf::from(cwd)).filter(|cwd| !cwd.as_os_str().is_empty());
-        Some(Self { file, name, arguments, environment, cwd, umask, no_new_privileges, container })
+        Some(Self { file, name, arguments, environment, cwd, umask, no_new_privileges, container, until })
     }
 }
 
@@ -177,6 +188,7 @@ mod tests {
             umask: Some(0o27),
             no_new_privileges: true,
             container: Some(2),
+            until: Some(4711),
         };
         let bytes = order.encode();
         assert_eq!(StartOrder::read(&bytes[..]).unwrap(), order);
@@ -185,7 +197,7 @@ mod tests {
             assert!(StartOrder::read(&bytes[..end]).is_err(), "{end}");
         }
         let bare = StartOrder { arguments: Vec::new(), environment: Vec::new(), cwd: None, umask: None, ..order };
-        let bare = StartOrder { no_new_privileges: false, container: None, ..bare };
+        let bare = StartOrder { no_new_privileges: false, container: None, until: None, ..bare };
         assert_eq!(StartOrder::read(&bare.encode()[..]).unwrap(), bare);
         assert!(StartOrder::read(&u32::MAX.to_le_bytes()[..]).is_err());
     }

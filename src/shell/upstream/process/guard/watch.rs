@@ -22,7 +22,7 @@ use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process_group, wait
 use crate::base::clock;
 use crate::upstream::process::cgroup::Cgroup;
 use crate::upstream::process::guard::containers::ContainerEngine;
-use crate::upstream::process::guard::order::{END, GUARD, GuardReport, KILL, StartOrder, TERM};
+use crate::upstream::process::guard::order::{END, GUARD, GuardReport, KILL, LEASE, StartOrder, TERM};
 use crate::upstream::process::mark::ProcessOwner;
 use crate::upstream::process::procfs::ProcessEntry;
 
@@ -35,6 +35,9 @@ const LEFT: Duration = Duration::from_millis(300);
 const LIMIT: Duration = Duration::from_millis(1800);
 /// Time that a container engine may take to list and end containers.
 const ENGINE: Duration = Duration::from_secs(2);
+/// Interval at which the end of a lease is looked at. The system does not count the time in which the
+/// machine sleeps as part of a wait.
+const LOOK: Duration = Duration::from_millis(500);
 /// Interval at which remaining processes are killed again: they may have started others meanwhile.
 const AGAIN: Duration = Duration::from_millis(20);
 
@@ -67,6 +70,9 @@ fn run() -> io::Result<()> {
     // its child behind.
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
     let (heeded, signals) = signals()?;
+    if order.until.is_some_and(is_over) {
+        return Err(io::Error::other("the lease has run out"));
+    }
     let group = order.mark().and_then(Cgroup::enter);
     let started = start(&order, stdin);
     // The guard must not be killed with its child.
@@ -85,7 +91,8 @@ fn run() -> io::Result<()> {
         .and_then(|()| rustix::stdio::dup2_stdout(&nothing))
         .and_then(|()| rustix::stdio::dup2_stderr(&nothing));
     drop(nothing);
-    let mut watch = GuardState { control, signals, child, group, child_is_over: false, headend_is_there: true };
+    let until = order.until;
+    let mut watch = GuardState { control, signals, child, group, until, child_is_over: false, headend_is_there: true };
     watch.say(GuardReport::Started);
     watch.run();
     let _unblocked = heeded.thread_unblock();
@@ -132,6 +139,11 @@ fn signals() -> io::Result<(mask::SigSet, SignalFd)> {
     Ok((set, read))
 }
 
+/// Returns whether a time, in milliseconds since the start of the machine, has passed.
+fn is_over(until: u64) -> bool {
+    clock::millis(clock::since_boot()) >= until
+}
+
 /// The containers of a program that runs one.
 struct LaunchedContainers<'a> {
     engine: ContainerEngine<'a>,
@@ -165,6 +177,9 @@ struct GuardState {
     signals: SignalFd,
     child: Pid,
     group: Option<Cgroup>,
+    /// Time at which the program ends, in milliseconds since the start of the machine; `None` for a
+    /// program without a lease.
+    until: Option<u64>,
     /// True once the child was waited for: another group may have its number by now.
     child_is_over: bool,
     headend_is_there: bool,
@@ -176,13 +191,27 @@ impl GuardState {
     fn run(&mut self) {
         self.reap();
         loop {
-            match self.next(None) {
+            if self.until.is_some_and(is_over) {
+                return self.end(Duration::ZERO);
+            }
+            let left = self.until.map(|until| Duration::from_millis(until).saturating_sub(clock::since_boot()));
+            match self.next(left.map(|left| left.min(LOOK))) {
+                Some(LEASE) => self.renew(),
                 Some(TERM) if !self.child_is_over => drop(kill_process_group(self.child, Signal::TERM)),
                 Some(END) => return self.end(LEFT),
                 Some(KILL) => return self.end(Duration::ZERO),
                 Some(_) | None if self.headend_is_there => {}
                 Some(_) | None => return self.end(ALONE),
             }
+        }
+    }
+
+    /// Reads the end of a renewed lease, which follows its order. The end never moves back.
+    fn renew(&mut self) {
+        let mut until = [0; 8];
+        match self.control.read_exact(&mut until) {
+            Ok(()) => self.until = self.until.max(Some(u64::from_le_bytes(until))),
+            Err(_) => self.headend_is_there = false,
         }
     }
 

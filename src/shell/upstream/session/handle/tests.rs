@@ -38,6 +38,7 @@ fn handle(lines: &str) -> Arc<UpstreamHandle> {
         starts: SlotPool::new(1),
         lifeline: None,
         prior: Default::default(),
+        membership: Default::default(),
     };
     Arc::new(UpstreamHandle::new(spec, Metrics::new().unwrap().upstream("x"), spawner, actor::open))
 }
