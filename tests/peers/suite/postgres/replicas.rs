@@ -78,6 +78,13 @@ fn answers(stage: &ApprovalGateway, text: &str) -> bool {
     answer.message["result"]["content"][0]["text"] == text
 }
 
+/// Returns whether all threads of a process are stopped, which takes a moment after the signal.
+fn stands(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let states = threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("stat")).unwrap_or_default());
+    states.into_iter().all(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T')))
+}
+
 #[test]
 fn a_program_of_one_replica_never_runs_twice_although_its_owner_is_frozen_and_killed() {
     let Some(server) = PostgresServer::start("") else { return };
@@ -90,6 +97,7 @@ fn a_program_of_one_replica_never_runs_twice_although_its_owner_is_frozen_and_ki
     let first = usize::from(owner(&stages[0]) == "two");
     assert_eq!(owner(&stages[0]), owner(&stages[1]));
     stages[first].gateway.signal(Signal::STOP);
+    eventually("every thread of it stands", || stands(stages[first].gateway.pid()));
     eventually("the other replica runs it", || answers(&stages[1 - first], "frozen"));
     stages[first].gateway.signal(Signal::CONT);
     eventually("the former owner reaches it", || answers(&stages[first], "thawed"));
