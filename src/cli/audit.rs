@@ -47,8 +47,8 @@ pub(super) enum AuditCommand {
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct VerifyArgs {
-    /// Audit directory of a replica, or a copy of it. NAME is the replica's; without it, the name
-    /// of the directory is.
+    /// State or audit directory of a replica, or a copy of it. NAME is the replica's; without it,
+    /// the name of the directory is.
     #[arg(value_name = "[NAME=]DIR", conflicts_with_all = ["heads", "dir"])]
     directories: Vec<String>,
     /// Accept copies that were made before the last record that the store knows of.
@@ -159,7 +159,9 @@ impl ReplicaCopy {
         }
         let own_name = || Some(folder.canonicalize().ok()?.file_name()?.to_string_lossy().into_owned());
         let name = name.map(str::to_owned).or_else(own_name).unwrap_or_default();
-        Ok(Self { folder, name })
+        // A state directory has the log in a folder of its own.
+        let inner = folder.join("audit");
+        Ok(Self { folder: if inner.is_dir() { inner } else { folder }, name })
     }
 }
 

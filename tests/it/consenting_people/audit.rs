@@ -301,6 +301,9 @@ fn copies_of_several_logs_are_verified_one_by_one() {
     let good = verify(&[&one, &format!("right={two}")]);
     assert!(good.status.success() && said(&good).matches("main: ok").count() == 2, "{}", said(&good));
     assert!(said(&good).contains(&format!("{two}: not compared with a store")), "{}", said(&good));
+    let state = PathBuf::from(&one).parent().unwrap().display().to_string();
+    let of_state = verify(&[&state]);
+    assert!(of_state.status.success() && said(&of_state).contains("main: ok"), "{}", said(&of_state));
     put(&gateways[1].world, &edited(&files(&gateways[1].world), 0, |lines| lines[0][30] ^= 1));
     let bad = verify(&["--json", &one, &two]);
     assert_eq!(bad.status.code(), Some(1), "{}", said(&bad));
