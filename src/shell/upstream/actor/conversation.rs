@@ -2,6 +2,7 @@
 //! or over the two carriers of HTTP+SSE.
 
 use std::os::unix::process::ExitStatusExt as _;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -132,6 +133,23 @@ pub(super) async fn serve_process(context: &ActorContext, launch: Launch, hint: 
     }
     handle.health.heard(words.all());
     LifeResult { why, next: ended.next, served }
+}
+
+/// Runs a conversation beside the future that carries its lines. If that one ends first, its reason
+/// is that of the end.
+pub(super) async fn run_carried(
+    mut talk: Pin<&mut impl Future<Output = (ConnectionEnd, Option<Duration>)>>,
+    mut carry: Pin<&mut impl Future<Output = String>>,
+) -> LifeResult {
+    let mut lost = None;
+    let (ended, served) = loop {
+        tokio::select! {
+            ended = &mut talk => break ended,
+            // The conversation reads everything that was received before, then the end.
+            why = &mut carry, if lost.is_none() => lost = Some(why),
+        }
+    };
+    LifeResult { why: lost.unwrap_or(ended.why), next: ended.next, served }
 }
 
 /// Converses over a pair of line streams, and reports to the supervisor what it learns. Returns why

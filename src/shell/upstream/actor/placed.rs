@@ -13,7 +13,7 @@ use crate::cluster::lines::ProgramLines;
 use crate::cluster::membership::Cluster;
 use crate::engine::handshake::EraHint;
 use crate::upstream::actor::context::{ActorContext, LifeResult};
-use crate::upstream::actor::conversation::{LineCarrier, converse, serve_process};
+use crate::upstream::actor::conversation::{LineCarrier, converse, run_carried, serve_process};
 use crate::upstream::process::launch::Launch;
 
 /// Time between two looks for the lease or its owner.
@@ -93,14 +93,7 @@ async fn serve_there(context: &ActorContext, cluster: &Arc<Cluster>, lines: Prog
     let talk = converse(context, (hint, start), writer, reader, LineCarrier::Replica);
     let carry = lines.carry(cluster, far);
     tokio::pin!(talk, carry);
-    let mut lost = None;
-    let (ended, served) = loop {
-        tokio::select! {
-            ended = &mut talk => break ended,
-            // The conversation reads everything that was received before, then the end.
-            why = &mut carry, if lost.is_none() => lost = Some(why),
-        }
-    };
+    let life = run_carried(talk, carry).await;
     handle.runs_at.store(None);
-    LifeResult { why: lost.unwrap_or(ended.why), next: ended.next, served }
+    life
 }

@@ -23,7 +23,7 @@ use crate::base::budget::{BudgetRoom, ByteBudget};
 use crate::base::clock;
 use crate::engine::handshake::EraHint;
 use crate::upstream::actor::context::{ActorContext, LifeResult};
-use crate::upstream::actor::conversation::{LineCarrier, converse};
+use crate::upstream::actor::conversation::{LineCarrier, converse, run_carried};
 use crate::upstream::http::answer::{coded, drain, is_event_stream};
 use crate::upstream::http::failure::failure;
 use crate::upstream::http::remote::RemoteServer;
@@ -98,18 +98,11 @@ pub(crate) async fn serve(context: &ActorContext, remote: &Arc<RemoteServer>, li
         }
     };
     tokio::pin!(talk, carry);
-    let mut lost = None;
-    let (ended, served) = loop {
-        tokio::select! {
-            ended = &mut talk => break ended,
-            // The conversation reads everything that was received before, then the end.
-            why = &mut carry, if lost.is_none() => lost = Some(why),
-        }
-    };
-    if served.is_none() && clock::now().duration_since(started) >= limit {
+    let life = run_carried(talk, carry).await;
+    if life.served.is_none() && clock::now().duration_since(started) >= limit {
         context.handle.health.ran_out();
     }
-    LifeResult { why: lost.unwrap_or(ended.why), next: None, served }
+    LifeResult { next: None, ..life }
 }
 
 /// Checks the server whenever calls get no answer, by opening another stream for a moment: a server
