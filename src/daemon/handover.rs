@@ -87,5 +87,5 @@ enum TakerMessage {
     },
     Serving,
     /// A client has sent a message that may be about a call or a question of the old process.
-    Heard(PriorMessage),
+    OfClient(PriorMessage),
 }

@@ -166,7 +166,9 @@ async fn agree(
     // it says so.
     match channel.receive().await? {
         Some(TakerMessage::Serving) => Ok(has_socket),
-        Some(TakerMessage::Ask | TakerMessage::Ready { .. } | TakerMessage::Built { .. } | TakerMessage::Heard(_))
+        Some(
+            TakerMessage::Ask | TakerMessage::Ready { .. } | TakerMessage::Built { .. } | TakerMessage::OfClient(_),
+        )
         | None => Err(ended()),
     }
 }
@@ -201,7 +203,7 @@ async fn pass_approvals(
             passed = waiting.recv(), if may_pass => passed,
             heard = channel.receive(), if may_hear => {
                 match heard {
-                    Ok(Some(TakerMessage::Heard(late))) => gateway.sessions.heard_late(late),
+                    Ok(Some(TakerMessage::OfClient(late))) => gateway.sessions.handle_late_message(late),
                     _ => may_hear = false,
                 }
                 continue;

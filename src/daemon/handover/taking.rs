@@ -24,7 +24,7 @@ use crate::upstream::process::prior::PriorPrograms;
 /// Most sockets and upstreams that a daemon may pass.
 const MAX_PASSED: usize = 4096;
 /// Most messages of clients that wait to be passed to the daemon before.
-const HEARD: usize = 64;
+const MAX_PRIOR_MESSAGES: usize = 64;
 
 /// The daemon that is taken over, and what it has passed.
 #[derive(Debug)]
@@ -123,7 +123,7 @@ impl Predecessor {
         lock.name_holder();
         prior.begun.cancel();
         tracing::info!(from = %prior.name, "took the daemon over");
-        let (prior, heard) = mpsc::channel(HEARD);
+        let (prior, heard) = mpsc::channel(MAX_PRIOR_MESSAGES);
         gateway.sessions.set_prior(Some(prior));
         // A daemon that is gone is one that has ended.
         drop(channel.send(&TakerMessage::Serving, &[]).await);
@@ -177,7 +177,7 @@ async fn follow(
                 Ok(None) | Err(_) => break,
             },
             // A daemon that hears nothing more is one that has ended.
-            Some(late) = heard.recv() => drop(channel.send(&TakerMessage::Heard(late), &[]).await),
+            Some(late) = heard.recv() => drop(channel.send(&TakerMessage::OfClient(late), &[]).await),
             () = stop.cancelled() => break,
         }
     }

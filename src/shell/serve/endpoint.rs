@@ -367,7 +367,7 @@ impl<'a> AuthenticatedRequest<'a> {
         match self.session_of_header(true).await {
             Err(response) => *response,
             Ok(session) => {
-                self.front.sessions.heard(&session, message, &RequestHeaders(self.headers));
+                self.front.sessions.handle_message(&session, message, &RequestHeaders(self.headers));
                 reply::accepted()
             }
         }

@@ -37,8 +37,8 @@ use crate::listener::reply;
 const MAX_PASSED: usize = 256;
 /// Longest wait for a place among them, and for a connection to the other process.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Time for which connections stay open after a hand-over, and when a replica ends. Node.js keeps an idle connection for
-/// 4 s and Python's httpx for 5 s, so their clients close it first.
+/// Time for which connections stay open after a hand-over, and when a replica ends. Node.js keeps
+/// an idle connection for 4 s and Python's httpx for 5 s, so their clients close it first.
 pub const LINGER: ConnectionLinger = ConnectionLinger { fresh: Duration::from_secs(6), idle: Duration::from_secs(6) };
 /// Time after which the stream of a GET ends, so that its client resumes it at the other process.
 const STREAM_LIFE: Duration = Duration::from_secs(5);

@@ -185,11 +185,11 @@ impl ClientSessions {
 
     /// Handles a message of a session's client that gets no answer. One that is about nothing of
     /// this process goes to the daemon before, while that one ends.
-    pub fn heard(&self, session: &ClientSession, message: Message, headers: &dyn RequestHead) {
-        let kept = self.prior.keep(&session.id, &message);
+    pub fn handle_message(&self, session: &ClientSession, message: Message, headers: &dyn RequestHead) {
+        let kept = self.prior.copy_message(&session.id, &message);
         let step = session.protocol.lock().heard(Ok(message), Some(headers));
         if !session.told(step) {
-            self.prior.pass(kept);
+            self.prior.queue_message(kept);
         }
     }
 
@@ -199,7 +199,7 @@ impl ClientSessions {
     }
 
     /// Handles a message that came to the process after this one.
-    pub fn heard_late(&self, late: PriorMessage) {
+    pub fn handle_late_message(&self, late: PriorMessage) {
         let session = self.table.lock().get(late.session()).cloned();
         if let Some((session, message)) = session.zip(late.read()) {
             let step = session.protocol.lock().heard(Ok(message), None);

@@ -42,7 +42,7 @@ impl PriorQueue {
     }
 
     /// Copies a message of that session for the daemon before; `None` without one.
-    pub(super) fn keep(&self, session: &str, message: &Message) -> Option<PriorMessage> {
+    pub(super) fn copy_message(&self, session: &str, message: &Message) -> Option<PriorMessage> {
         self.0.lock().as_ref()?;
         let text = encode(message).filter(|text| text.len() <= MAX_BYTES)?;
         Some(PriorMessage { session: session.to_owned(), text: String::from_utf8(text.into()).ok()? })
@@ -50,7 +50,7 @@ impl PriorQueue {
 
     /// Queues a copy. Beyond the queue's room it is lost, and the call or question ends by its own
     /// time.
-    pub(super) fn pass(&self, kept: Option<PriorMessage>) {
+    pub(super) fn queue_message(&self, kept: Option<PriorMessage>) {
         if let (Some(queue), Some(kept)) = (&*self.0.lock(), kept) {
             drop(queue.try_send(kept));
         }
