@@ -38,8 +38,8 @@ pub(super) enum AuditCommand {
     /// record.
     ///
     /// The log may grow meanwhile. Apart from the chain itself, the last record that the store
-    /// knows of must be in it. In a cluster, name the directories of all replicas or copies of them,
-    /// each by the name of its replica: `left=/srv/logs/left right=/srv/logs/right`.
+    /// knows of must be in it. In a cluster, name the directories of all replicas or copies of
+    /// them, each by the name of its replica: `left=/srv/logs/left right=/srv/logs/right`.
     Verify(VerifyArgs),
     /// Print the last records.
     Tail(TailArgs),

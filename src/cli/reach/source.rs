@@ -72,8 +72,8 @@ fn loaded(
     Ok(CommandConfig { config, warnings, source, embedded })
 }
 
-/// Loads the configuration of a file with a text added, or of the text alone, for a trial that keeps
-/// nothing.
+/// Loads the configuration of a file with a text added, or of the text alone, for a trial that
+/// keeps nothing.
 ///
 /// # Errors
 /// 78 with all problems.

@@ -103,9 +103,9 @@ pub(in crate::cli) const MOST_SHOWN: usize = 100;
 
 impl FileEdit<'_> {
     /// Writes the file, then lets the daemon read it or, without one, checks the configuration and
-    /// passes the outcome to `record`. Returns the effect behind a semicolon, empty if there is nothing to
-    /// tell. From its beginning to the end of the process, Ctrl-C and the like are held back: the
-    /// file would be left without its check.
+    /// passes the outcome to `record`. Returns the effect behind a semicolon, empty if there is
+    /// nothing to tell. From its beginning to the end of the process, Ctrl-C and the like are held
+    /// back: the file would be left without its check.
     ///
     /// # Errors
     /// The reason why the file is as before.

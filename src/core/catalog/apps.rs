@@ -138,7 +138,8 @@ mod tests {
     const APP_ONLY: &str = r#","_meta":{"ui":{"visibility":["app"]}}"#;
     const MODEL_ONLY: &str = r#","_meta":{"ui":{"visibility":["model"]}}"#;
 
-    /// One upstream: its tools with the rest of their definitions, and its withheld views and tools.
+    /// One upstream: its tools with the rest of their definitions, and its withheld views and
+    /// tools.
     struct Server<'a> {
         tools: &'a [(&'a str, &'a str)],
         apps: bool,

@@ -154,8 +154,8 @@ impl Inventory {
         self.gaps.contains(&Some(gap))
     }
 
-    /// Adds earlier items from `known` to each list that has a gap, for [`ListGap::Askers`] only those
-    /// that are not for all clients. Cuts each list to `most` items and counts the rest as excess.
+    /// Adds earlier items from `known` to each list that has a gap, for [`ListGap::Askers`] only
+    /// those not for all clients. Cuts each list to `most` items and counts the rest as excess.
     pub fn keep(&mut self, known: &Self, most: usize) {
         for list in ItemList::ALL {
             let Some(gap) = self.gap(list) else { continue };

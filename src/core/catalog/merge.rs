@@ -70,8 +70,8 @@ pub struct MergeSource<'a> {
     pub withheld_tools: Option<&'a HashSet<String>>,
     /// Whether the upstream may have apps.
     pub apps: bool,
-    /// URIs at the upstream of the views whose apps wait for approval. Tools lose these views, and no
-    /// list shows them.
+    /// URIs at the upstream of the views whose apps wait for approval. Tools lose these views, and
+    /// no list shows them.
     pub withheld_views: Option<&'a HashSet<String>>,
     /// States of the upstream's tools, by original name, as their pins record them.
     pub standings: Option<&'a HashMap<String, PinStatus>>,

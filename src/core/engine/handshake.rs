@@ -52,8 +52,8 @@ pub struct ServerOffers {
     pub prompts: bool,
     pub resources: bool,
     pub completions: bool,
-    /// The extensions that it declared. [`TASKS`] stands for tasks as its era has them: the extension
-    /// of 2026-07-28, or the core feature of 2025-11-25.
+    /// The extensions that it declared. [`TASKS`] stands for tasks as its era has them: the
+    /// extension of 2026-07-28, or the core feature of 2025-11-25.
     pub extensions: ExtensionSet,
     /// Log messages, at a level that legacy clients set.
     pub logging: bool,

@@ -21,8 +21,8 @@ fn capabilities(completions: bool, logging: bool) -> String {
 
 /// Builds the result of `initialize` in a legacy revision. Legacy capabilities are fixed here,
 /// often before the first upstream has started, so they state what headend can do, not what its
-/// upstreams offer now. `extensions` and `instructions` are those for this client. Source: protocol,
-/// capability negotiation.
+/// upstreams offer now. `extensions` and `instructions` are those for this client. Source:
+/// protocol, capability negotiation.
 pub fn initialize_result(revision: Revision, extensions: ExtensionSet, instructions: &str) -> RawJson {
     let features = revision.features();
     let info = if features.titles { implementation() } else { implementation_bare() };

@@ -1,5 +1,6 @@
-//! URIs that the result of a tool hands to its client: the view that renders it, links to resources,
-//! and embedded views. Source: MCP Apps 2026-01-26; MCP 2025-06-18, tools, "Resource Links".
+//! URIs that the result of a tool hands to its client: the view that renders it, links to
+//! resources, and embedded views. Source: MCP Apps 2026-01-26; MCP 2025-06-18, tools, "Resource
+//! Links".
 
 use memchr::memchr_iter;
 

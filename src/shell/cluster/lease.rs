@@ -1,16 +1,18 @@
 //! The lease of an upstream whose program one replica runs at a time (`placement = "one"`).
 //!
 //! - The store decides by its own clock: a lease lasts for 15 s after it was taken or renewed, and
-//!   the next one begins 2 s after its end at the earliest. The owner renews every 5 s, and releases
-//!   the lease once its program has ended in order.
-//! - A life of an upstream has a lease of its own, so two lives in one process never overlap either.
+//!   the next one begins 2 s after its end at the earliest. The owner renews every 5 s, and
+//!   releases the lease once its program has ended in order.
+//! - A life of an upstream has a lease of its own, so two lives in one process never overlap
+//!   either.
 //! - The owner counts the time from before it asked, on the clock that goes on while the machine
-//!   sleeps, and less 2 s. At that end the guard kills the program by itself, whatever has become of
-//!   headend, and from then on headend writes nothing to the program, which is checked at each write.
-//!   A machine that was frozen therefore wakes with a program that gets no call and ends at once.
-//! - The other replicas reach the program over their link to the owner ([`super::lines`]). They only
-//!   act on what the store says when they start: their connection to a former owner ends with its
-//!   program, or with the owner's heartbeat.
+//!   sleeps, and less 2 s. At that end the guard kills the program by itself, whatever has become
+//!   of headend, and from then on headend writes nothing to the program, which is checked at each
+//!   write. A machine that was frozen therefore wakes with a program that gets no call and ends at
+//!   once.
+//! - The other replicas reach the program over their link to the owner ([`super::lines`]). They
+//!   only act on what the store says when they start: their connection to a former owner ends with
+//!   its program, or with the owner's heartbeat.
 //! - While the store is away no lease is taken or renewed, so the program ends within 15 s. A store
 //!   that comes back as another one gives no lease for 17 s, since it may have lost one.
 

@@ -98,8 +98,8 @@ impl HiddenCallRecorder {
         }
     }
 
-    /// Logs the tools that a refused bare name may mean, so that the operator knows why the button of
-    /// an app does nothing.
+    /// Logs the tools that a refused bare name may mean, so that the operator knows why the button
+    /// of an app does nothing.
     fn tell_candidates(&self, call: &UnknownCall) {
         let candidates = call.candidates();
         if candidates.is_empty() {

@@ -101,8 +101,8 @@ impl UnknownCall {
         catalog.bare_owner(name).filter(|_| self.client.apps.is_some())
     }
 
-    /// Returns the canonical names of the visible tools that a refused bare name may mean; empty for
-    /// any other call.
+    /// Returns the canonical names of the visible tools that a refused bare name may mean; empty
+    /// for any other call.
     pub(super) fn candidates(&self) -> Vec<Arc<str>> {
         let Self { snapshot, client, .. } = self;
         let is_app = self.list == ItemList::Tools && client.apps.is_some();

@@ -344,7 +344,7 @@ impl WaitingCall {
                 self.approval_answered(kind, answer.as_ref(), sent);
                 None
             }
-            // Nobody is asked before the approval is listed.
+            // No client and no operator is asked before the approval is listed.
             AwaitedAct::Listing(_) => None,
             // Acceptance only means that the client opens the page.
             AwaitedAct::Login(_) if answer.as_ref().is_some_and(is_accepted) => None,

@@ -289,8 +289,8 @@ impl Lobby<Network> {
         listener
     }
 
-    /// Accepts the connections that wait in the queue of a listener, and closes it. The kernel would
-    /// reset them, although their clients may have written a request.
+    /// Accepts the connections that wait in the queue of a listener, and closes it. The kernel
+    /// would reset them, although their clients may have written a request.
     pub fn accept_last(
         self: &Arc<Self>,
         listener: TcpListener,

@@ -93,8 +93,9 @@ pub struct Spawner {
 }
 
 impl Spawner {
-    /// Returns the client capabilities of the main session, with Apps if the upstream may have them. A shared process may ask questions only
-    /// if there can be only one caller, on this replica alone.
+    /// Returns the client capabilities of the main session, with Apps if the upstream may have
+    /// them. A shared process may ask questions only if there can be only one caller, on this
+    /// replica alone.
     pub fn declared(&self, spec: &UpstreamSettings) -> DeclaredCapabilities {
         let serves_replicas = spec.placement == Placement::One && !matches!(self.membership, ClusterMembership::Alone);
         let declared = if spec.is_shared_process() && !self.many_callers && !serves_replicas {

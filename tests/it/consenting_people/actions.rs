@@ -41,8 +41,8 @@ const ACTIONS: [(&str, &str, &str); 20] = [
 
 /// Commands that change nothing in a gateway or its store, or that leave other records: `call`
 /// leaves a decision, `serve` and `stdio` the start. `import`, `init`, `connect` and `disconnect`
-/// write a file that the gateway reads later; `add` and `remove` edit it and ask for a reload, which
-/// has the record.
+/// write a file that the gateway reads later; `add` and `remove` edit it and ask for a reload,
+/// which has the record.
 const OTHERS: [&str; 29] = [
     "add",
     "approvals list",

@@ -32,8 +32,8 @@ impl ClientEra {
     pub(crate) const BOTH: [Self; 2] = [Self::LEGACY, Self::Modern];
 }
 
-/// Returns the kinds of input among capabilities that the gateway declared; its own sessions declare
-/// extensions too.
+/// Returns the kinds of input among capabilities that the gateway declared; its own sessions
+/// declare extensions too.
 pub(crate) fn kinds_of_input(capabilities: &Value) -> Value {
     let mut kinds = capabilities.clone();
     kinds.as_object_mut().map(|kinds| kinds.remove("extensions"));

@@ -67,8 +67,8 @@ impl TestGuard {
         self.control.write_all(&order).unwrap();
     }
 
-    /// Returns the reports until the guard has ended. A program that was killed got SIGTERM too, and
-    /// either may have ended it.
+    /// Returns the reports until the guard has ended. A program that was killed got SIGTERM too,
+    /// and either may have ended it.
     fn reports(mut self) -> Vec<String> {
         let lines = BufReader::new(&self.control).lines().map_while(Result::ok);
         let reports = lines.map(|line| if line == "ended 15" { "ended 9".to_owned() } else { line }).collect();

@@ -99,7 +99,8 @@ fn a_modern_round_and_a_task_pass_on_every_replica() {
     assert_eq!(cluster.calls("inquire"), 1, "the call is made once");
 }
 
-/// Returns the parameters with which a client allows the call of `fx__echo` that it was asked about.
+/// Returns the parameters with which a client allows the call of `fx__echo` that it was asked
+/// about.
 fn allowing(asked: &Value, arguments: &Value) -> Value {
     let responses = json!({"gw.consent": {"action": "accept", "content": {"decision": "once"}}});
     json!({"name": "fx__echo", "arguments": arguments, "inputResponses": responses, "requestState": asked["requestState"]})

@@ -38,7 +38,8 @@ pub(super) enum TriedServer {
     Listed(Vec<[String; 3]>),
 }
 
-/// Starts the upstream `name` of the configuration and no other, waits for its answer, and stops it.
+/// Starts the upstream `name` of the configuration and no other, waits for its answer, and stops
+/// it.
 ///
 /// # Errors
 /// 1 if the server does not start, does not answer or refuses, and after Ctrl-C.

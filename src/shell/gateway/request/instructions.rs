@@ -21,8 +21,8 @@ impl Service {
         )
     }
 
-    /// Returns the extensions and the instructions for a client that sends `initialize`. Right after
-    /// the first start with an upstream, waits a moment for its text and its apps.
+    /// Returns the extensions and the instructions for a client that sends `initialize`. Right
+    /// after the first start with an upstream, waits a moment for its text and its apps.
     pub async fn greeting(&self, client: &ClientContext) -> (ExtensionSet, String) {
         let is_new = {
             let snapshot = self.snapshots.load();

@@ -38,8 +38,8 @@ use crate::wire::json::raw::RawObject;
 impl Service {
     /// Makes a permitted call wait for the login that its upstream needs. Returns `None` if the
     /// call is to be made at once: no login is needed, or the call cannot wait and gets its
-    /// upstream's refusal. Notes a person's refusal to log in. `approval` is the one that the call has
-    /// waited for, and `has_waited` says that it has waited for a login.
+    /// upstream's refusal. Notes a person's refusal to log in. `approval` is the one that the call
+    /// has waited for, and `has_waited` says that it has waited for a login.
     pub(super) fn await_login(
         self: &Arc<Self>,
         params: &RawObject,

@@ -65,8 +65,8 @@ impl PendingListing {
         self.listed.is_some()
     }
 
-    /// Returns how the call goes on: with the answer to this approval that its client brought, if it
-    /// has brought one.
+    /// Returns how the call goes on: with the answer to this approval that its client brought, if
+    /// it has brought one.
     pub fn going_on(&mut self) -> Option<CallContinuation> {
         let listed = self.listed?;
         let before = std::mem::replace(&mut self.going_on, CallContinuation::Anew);

@@ -37,8 +37,8 @@ impl ValidatedToken {
     }
 }
 
-/// The table, by the text of each token: two texts are never taken for one, and a look-up costs less
-/// than a digest.
+/// The table, by the text of each token: two texts are never taken for one, and a look-up costs
+/// less than a digest.
 #[derive(Default)]
 pub(in crate::listener) struct ValidatedTokens {
     table: Mutex<ValidatedTable>,

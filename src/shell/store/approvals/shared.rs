@@ -2,8 +2,8 @@
 //! approval, and an answer on one of them ends it on all.
 //!
 //! Each replica has the approval in its own memory, with its own calls and channels. The store
-//! decides its id, before anybody is told of it, and which answer counts. A once-grant is used by one
-//! of the calls; each other one is decided again and asked about anew.
+//! decides its id, before anybody is told of it, and which answer counts. A once-grant is used by
+//! one of the calls; each other one is decided again and asked about anew.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ impl ApprovalsState {
             (None, Some(waiting)) => {
                 open.desk.supersede(|approval| approval.id == *id);
                 waiting.end.send_replace(Some(ApprovalEnd::Superseded));
-                // Its call may be gone.
+                // The call of the approval may have ended.
                 let _is_told = done.send(None).is_ok();
             }
             // Closed meanwhile under its own id.

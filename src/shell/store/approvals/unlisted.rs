@@ -1,5 +1,5 @@
-//! The wait for an approval's place in the list of open ones, and the log line about those that other
-//! processes cannot see.
+//! The wait for an approval's place in the list of open ones, and the log line about those that
+//! other processes cannot see.
 
 use tokio::sync::oneshot;
 

@@ -408,8 +408,8 @@ impl LogWriter {
         }
     }
 
-    /// Syncs records without waiters, and begins to store the head. Does not wait for the store: one
-    /// that is slow must not hold up records. While the log takes no records, tries that again
+    /// Syncs records without waiters, and begins to store the head. Does not wait for the store:
+    /// one that is slow must not hold up records. While the log takes no records, tries that again
     /// first.
     fn settle(&mut self) {
         self.sync_rest();

@@ -131,8 +131,8 @@ pub trait GrantOperations {
 /// the approval for all. Equal calls that wait in one process have an approval each, the first of
 /// which is shared.
 pub trait OpenApprovalOperations {
-    /// Enters an open approval of the process `owner` about an action, or makes the process an owner
-    /// of the open approval that another replica has entered about it. Returns the id of the
+    /// Enters an open approval of the process `owner` about an action, or makes the process an
+    /// owner of the open approval that another replica has entered about it. Returns the id of the
     /// approval.
     fn enter_approval(&self, owner: String, view: ApprovalView, action: Digest) -> DbOperation<'_, String>;
 

@@ -22,7 +22,8 @@ pub const DEAD_AFTER: Duration = Duration::from_secs(15);
 /// dead by their age: it was held up, or the clock of the store has jumped.
 pub const DOUBTFUL_AFTER: Duration = Duration::from_secs(8);
 
-/// The row of one run of a replica. Its content is sealed: a process that can write rows cannot make one without the key.
+/// The row of one run of a replica. Its content is sealed: a process that can write rows cannot
+/// make one without the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaRow {
     pub run: RunId,

@@ -1,9 +1,9 @@
-//! What this process has ended lately, for a database that may have lost the last changes.
+//! Ends that this process has written lately, for a database that may have lost the last changes.
 //!
 //! After a fail-over each replica that still lives writes its ends again before anything else: used
-//! states, ended sessions, revoked tokens and revoked grants stay what they are. The ends that a dead
-//! replica alone knew of are lost with it. Pins count their changes, and each replica that has read a
-//! rejection keeps to it in memory.
+//! states, ended sessions, revoked tokens and revoked grants stay what they are. The ends that a
+//! dead replica alone knew of are lost with it. Pins count their changes, and each replica that has
+//! read a rejection keeps to it in memory.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -22,15 +22,15 @@ CREATE TABLE IF NOT EXISTS headend.versions (version BIGINT PRIMARY KEY);
 ";
 
 /// Version 1: the tables of version 14 of the engine `sqlite`, where their columns are explained.
-/// Texts are ordered by their bytes. `replica` is the one that an owner of an approval, a sign-in or
-/// a chain of audit records belongs to. `approval_owners`, `replicas` and `session_owners` are of this
-/// engine alone.
+/// Texts are ordered by their bytes. `replica` is the one that an owner of an approval, a sign-in
+/// or a chain of audit records belongs to. `approval_owners`, `replicas` and `session_owners` are
+/// of this engine alone.
 ///
 /// `changes` has the number of transactions that the other replicas are told of.
 ///
-/// `approvals.action` is the digest by which replicas find the open approval about an action; further
-/// approvals of one process about it have none. An approval with `denied` was answered, and stays
-/// until each of its owners knows.
+/// `approvals.action` is the digest by which replicas find the open approval about an action;
+/// further approvals of one process about it have none. An approval with `denied` was answered, and
+/// stays until each of its owners knows.
 const TABLES: &str = r#"
 CREATE TABLE grants (
     id TEXT COLLATE "C" PRIMARY KEY,

@@ -236,8 +236,8 @@ CREATE TABLE client_tokens (
 ) STRICT;
 ";
 
-/// Version 14. Pins can be of the kinds `instructions` and `app`, which an earlier program refuses to
-/// read.
+/// Version 14. Pins can be of the kinds `instructions` and `app`, which an earlier program refuses
+/// to read.
 const INSTRUCTIONS: &str = "";
 
 /// A reason not to use a file.

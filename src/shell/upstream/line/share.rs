@@ -3,10 +3,10 @@
 //!
 //! The handshake is answered with the program's own result, so both agree on the same revision and
 //! offers. A request becomes a call on the program's connection, beside the calls of this replica,
-//! and keeps the other replica's id and progress token. Nothing is judged here: the replica that asks
-//! has done that. A question of the program reaches no one, since the program was told that it can
-//! ask nothing. A resource stays subscribed once a replica has subscribed to it, because the program
-//! cannot tell the replicas apart.
+//! and keeps the other replica's id and progress token. Nothing is judged here: the replica that
+//! asks has done that. A question of the program reaches no one, since the program was told that it
+//! can ask nothing. A resource stays subscribed once a replica has subscribed to it, because the
+//! program cannot tell the replicas apart.
 //!
 //! Calls in flight when the program ends are not answered: the end of the lines says that their
 //! outcome is unknown.
@@ -39,8 +39,8 @@ use crate::wire::message::{self, Message, Request};
 /// Most calls of one replica in flight.
 const MAX_CALLS: usize = 1024;
 /// Serves a program to another replica until one of them ends: takes its bytes from `input`, and
-/// sends messages with their newlines to `out`. After `leaving` has fired, ends as soon as no call is
-/// in flight.
+/// sends messages with their newlines to `out`. After `leaving` has fired, ends as soon as no call
+/// is in flight.
 pub(crate) async fn serve(
     link: StdioLink,
     mut input: impl Stream<Item = Bytes> + Unpin,
@@ -86,7 +86,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// The other replica takes no more messages, or the program has ended.
+/// The end of a link: the other replica takes no more messages, or the program has ended.
 #[derive(Debug)]
 struct ReplicaGone;
 
@@ -138,7 +138,8 @@ impl ServedReplica {
             Method::SetLevel => {
                 let params = request.params.as_ref().and_then(|params| RawObject::parse(params).ok());
                 let level = params.and_then(|params| params.get("level").and_then(LogLevel::read));
-                // The level belongs to the program's session: the finest one that any replica wants.
+                // The level belongs to the program's session: the finest one that any replica
+                // wants.
                 let is_finer = level.is_some_and(|level| self.link.logs.lower(level));
                 (!is_finer).then_some(Ok(RawJson::EMPTY_OBJECT))
             }

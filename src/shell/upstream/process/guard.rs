@@ -9,8 +9,8 @@
 //! A child has a cleared environment, its own process group and no new privileges. It is stopped by
 //! the end of its input, SIGTERM and SIGKILL, always with everything that it started.
 //!
-//! A program under a lease is killed by its guard when the lease ends, even if headend is stopped or
-//! the machine was asleep until then. headend tells the guard of each renewal.
+//! A program under a lease is killed by its guard when the lease ends, even if headend is stopped
+//! or the machine was asleep until then. headend tells the guard of each renewal.
 //!
 //! `order` defines the messages between headend and a guard; `watch` is the code of the guard
 //! itself.

@@ -1,5 +1,5 @@
-//! Commands of the operator in a cluster of two replicas: each acts on both, also without its store;
-//! the logs of both are verified together.
+//! Commands of the operator in a cluster of two replicas: each acts on both, also without its
+//! store; the logs of both are verified together.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -136,7 +136,8 @@ impl<'t> JsonText<'t> {
     fn remove(&self, object: &Object<'t>, index: usize, member: &ObjectProp<'t>) -> (String, EntryText) {
         let comma = self.comma_between(member.end(), self.space_end(object, index));
         let body = comma.map_or(member.end(), |comma| comma + 1);
-        // The line break before a member stays unless the member ends its line: a comment may need it.
+        // The line break before a member stays unless the member ends its line: a comment may need
+        // it.
         let behind = self.text.get(self.comments_end(body)..).unwrap_or_default().trim_start_matches([' ', '\t']);
         let own_line = self.break_before(member.start()).filter(|_| behind.starts_with(['\r', '\n']));
         let rest = self.text.get(body..).unwrap_or_default();

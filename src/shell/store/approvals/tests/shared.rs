@@ -1,4 +1,4 @@
-//! The same action on two replicas of a cluster.
+//! Approvals of the same action on two replicas of a cluster.
 
 use super::*;
 

@@ -195,7 +195,7 @@ fn the_same_action_has_one_open_approval_over_all_replicas_and_its_first_answer_
     other.remove_approval(owned("1", "three"), None).run_now().unwrap();
     assert_eq!(list(), ["1", "4"]);
 
-    // Of two answers one counts, and the other owner is told until it has closed the approval too.
+    // One of two answers counts, and the other owner is told until it has closed the approval too.
     assert!(other.keep_grant(grant(9, true), Some(owned("1", "two"))).run_now().unwrap());
     assert!(!db.keep_grant(grant(8, true), Some(owned("1", "one"))).run_now().unwrap());
     assert_eq!(db.grants().run_now().unwrap().len(), 1, "a once is one call");

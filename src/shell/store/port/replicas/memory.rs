@@ -54,7 +54,8 @@ impl MemoryReplicas {
         self.0.lock().is_away = is_away;
     }
 
-    /// Takes no end of a lease, as if its owner were killed before it could tell, or takes them again.
+    /// Takes no end of a lease, as if its owner were killed before it could tell, or takes them
+    /// again.
     pub fn keep_leases(&self, keeps: bool) {
         self.0.lock().keeps_leases = keeps;
     }

@@ -221,8 +221,8 @@ async fn insert(session: &PostgresSession, view: &ApprovalView, action: &str, se
         .map(drop)
 }
 
-/// Ends an approval for one of its owners, and by an answer for all. Changes nothing and returns false
-/// if another answer was first.
+/// Ends an approval for one of its owners, and by an answer for all. Changes nothing and returns
+/// false if another answer was first.
 pub(super) async fn end(
     session: &PostgresSession,
     approval: &OwnedApproval,

@@ -35,8 +35,8 @@ const LEFT: Duration = Duration::from_millis(300);
 const LIMIT: Duration = Duration::from_millis(1800);
 /// Time that a container engine may take to list and end containers.
 const ENGINE: Duration = Duration::from_secs(2);
-/// Interval at which the end of a lease is looked at. The system does not count the time in which the
-/// machine sleeps as part of a wait.
+/// Interval at which the end of a lease is looked at. The system does not count the time in which
+/// the machine sleeps as part of a wait.
 const LOOK: Duration = Duration::from_millis(500);
 /// Interval at which remaining processes are killed again: they may have started others meanwhile.
 const AGAIN: Duration = Duration::from_millis(20);
